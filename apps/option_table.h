@@ -9,7 +9,7 @@
 
 #include "arguments.h"
 
-#define WORDS_MAX 96
+#define WORDS_MAX 112
 
 enum {
   KEY_HELP = 'h',

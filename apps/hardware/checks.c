@@ -11,18 +11,112 @@
 #define MESSAGES "--size 1462 --count 100 --depth 4"
 #define ENDLESS "--size 64KiB --depth 4"
 #define BLOCKS "--op send,write --size 64KiB --bandwidth"
+#define STREAM "--op send --bandwidth --verify --size "
+#define SWEEP "--op send --bandwidth --size "
 
 const struct hardware_check hardware_checks[HARDWARE_CHECKS] = {
     {
         .name = "address",
-        .title = "the addresses that both ports take by themselves, and a connection between them",
+        .title = "the addresses that both ends take by themselves, and a connection between them",
         .remedy = "see the addresses of both ports (`rdma link`, `ip addr`); `--device ADDRESS` "
                   "chooses one, as the transport's options `device` and `gid_index` do",
         .tells_address = true,
         .steps = {{.name = "by default", .words = "--op send --size 64 --bandwidth"}},
     },
     {
+        .name = "memory",
+        .scope = SCOPE_MEMORY,
+        .title = "what a memory promises: fill and verify, copies, fences, regions, exports",
+        .remedy = "the line above says what was called and what came back: send this report",
+        .needs = NEED_CONTRACT,
+        .steps = {{.name = "its contract",
+                   .program = RUN_CONTRACT_ALONE,
+                   .words = "--deadline 60"}},
+    },
+    {
+        .name = "contract",
+        .scope = SCOPE_TRANSPORT,
+        .title = "what a transport promises: streams both ways, departures, READ, WRITE, atomics",
+        .remedy = "the line above says what was called and what came back: send this report",
+        .needs = NEED_CONTRACT,
+        .steps = {{.name = "between both ends",
+                   .program = RUN_CONTRACT,
+                   .words = "--messages 2000"},
+                  {.name = "within one process",
+                   .program = RUN_CONTRACT_ALONE,
+                   .needs = NEED_ONE_HOST,
+                   .words = "--within",
+                   .instead = true}},
+    },
+    {
+        .name = "contract-whole",
+        .scope = SCOPE_TRANSPORT,
+        .title = "all that a transport promises, with peers that are killed; takes minutes",
+        .remedy = "the line above says what was called and what came back: send this report",
+        .needs = NEED_CONTRACT | NEED_ONE_HOST,
+        .only_named = true,
+        .steps = {{.name = "on this host",
+                   .program = RUN_CONTRACT_ALONE,
+                   .words = "--deadline 60",
+                   .seconds = 1200}},
+    },
+    {
+        .name = "stream",
+        .scope = SCOPE_PAIR,
+        .title = "streams into and out of the memory, verified, and the path that they take",
+        .remedy = "see the path's reason above; for a GPU, `nvidia-smi topo -m`, and whether "
+                  "nvidia-peermem or dma-buf is there; a receiver that dies by SEND has copied to "
+                  "a GPU by the CPU, and `operation: write` does without",
+        .takes_path = true,
+        .steps = {{.name = "into it", .words = STREAM "1462,60000"},
+                  {.name = "out of it",
+                   .words = STREAM "1462,60000",
+                   .memory_at = AT_CLIENT,
+                   .not_host = true},
+                  {.name = "by SEND into it",
+                   .options = "operation=send",
+                   .words = STREAM "1,20,32,33,64,1462",
+                   .optional = true}},
+    },
+    {
+        .name = "one-sided",
+        .scope = SCOPE_PAIR,
+        .title = "WRITE into and READ out of the memory, verified, and requests to a server",
+        .remedy = "the line above says which transfer failed and why",
+        .steps = {{.name = "WRITE and READ",
+                   .words = "--op write,read --size 1462,64KiB --bandwidth --verify",
+                   .memory_at = AT_BOTH,
+                   .optional = true},
+                  {.name = "written by a server",
+                   .program = RUN_REQUEST,
+                   .words = "--size 64KiB --count 100 --depth 4",
+                   .serving = "--clients 1",
+                   .memory_at = AT_BOTH,
+                   .optional = true},
+                  {.name = "read by a server",
+                   .program = RUN_REQUEST,
+                   .words = "--size 64KiB --count 100 --depth 4",
+                   .serving = "--clients 1",
+                   .tool = "read",
+                   .memory_at = AT_BOTH,
+                   .optional = true}},
+    },
+    {
+        .name = "bench",
+        .scope = SCOPE_PAIR,
+        .title = "rates of messages, WRITEs and READs of three sizes",
+        .remedy = "see the line above",
+        .steps = {{.name = "1462 B", .words = SWEEP "1462"},
+                  {.name = "64 KiB", .words = SWEEP "64KiB", .optional = true},
+                  {.name = "1 MiB", .words = SWEEP "1MiB", .optional = true},
+                  {.name = "transfers",
+                   .words = "--op write,read --bandwidth --size 1462,64KiB,1MiB",
+                   .memory_at = AT_BOTH,
+                   .optional = true}},
+    },
+    {
         .name = "rings",
+        .scope = SCOPE_VERBS,
         .title = "queues for 4096, 8192 and 16384 messages, for 1024 WRITEs and READs, and for "
                  "transfers of 16 and 30 pieces",
         .remedy = "see max_qp_wr, max_sge and max_cqe (`ibv_devinfo -v`), and the locked-memory "
@@ -43,6 +137,7 @@ const struct hardware_check hardware_checks[HARDWARE_CHECKS] = {
     },
     {
         .name = "messages",
+        .scope = SCOPE_VERBS,
         .title = "messages of 1462 B a second, over 1, 2 and 4 queue pairs and by SEND",
         .remedy = "see the line above; `ibv_devinfo -v` says what the adapter can do",
         .steps = {{.name = "1 queue pair", .words = RATE},
@@ -62,6 +157,7 @@ const struct hardware_check hardware_checks[HARDWARE_CHECKS] = {
     },
     {
         .name = "ordering",
+        .scope = SCOPE_VERBS,
         .title = "PCIe relaxed ordering: by default, off and on",
         .remedy = "`relaxed_ordering: false` does without; the adapter's firmware or the platform "
                   "may not know the other",
@@ -81,6 +177,7 @@ const struct hardware_check hardware_checks[HARDWARE_CHECKS] = {
     },
     {
         .name = "one-thread",
+        .scope = SCOPE_VERBS,
         .title = "each queue is used by one thread: libmlx5 without its locks",
         .remedy = "\"multithreading violation\" is a fault of Penstock's: send this report",
         .steps = {{.name = "MLX5_SINGLE_THREADED=1",
@@ -88,16 +185,8 @@ const struct hardware_check hardware_checks[HARDWARE_CHECKS] = {
                    .environment = "MLX5_SINGLE_THREADED=1"}},
     },
     {
-        .name = "contract",
-        .title = "what a transport promises: streams both ways, departures, READ, WRITE, atomics",
-        .remedy = "the line above says what was called and what came back: send this report",
-        .needs = NEED_CONTRACT,
-        .steps = {{.name = "between both ends",
-                   .program = RUN_CONTRACT,
-                   .words = "--messages 2000"}},
-    },
-    {
         .name = "scale",
+        .scope = SCOPE_VERBS,
         .title = "one server of 1, 16 and 64 clients at a time",
         .remedy =
             "see the server's lines in the report, `rdma resource`, and the locked-memory limit "
@@ -119,6 +208,7 @@ const struct hardware_check hardware_checks[HARDWARE_CHECKS] = {
     },
     {
         .name = "recovery",
+        .scope = SCOPE_VERBS,
         .title = "clients that are killed beside others, which go on",
         .remedy = "see the server's lines in the report; `timeout` and `retry_cnt` say how long a "
                   "peer that is gone is tried",
@@ -140,35 +230,24 @@ const struct hardware_check hardware_checks[HARDWARE_CHECKS] = {
     },
     {
         .name = "cycles",
+        .scope = SCOPE_VERBS,
         .title = "what a message of 1462 B costs the CPU, in user space",
         .remedy = "see the line above",
         .needs = NEED_COUNTERS,
         .steps = {{.name = "1 queue pair", .words = RATE}},
     },
     {
-        .name = "gpu-send",
-        .title = "SENDs into GPU memory, those included that adapters put into the completion",
-        .remedy = "a receiver that dies here has copied to a GPU by the CPU, which is a fault of "
-                  "Penstock's: send this report; `operation: write` does without",
-        .needs = NEED_GPU,
-        .steps = {{.name = "operation: send",
-                   .options = "operation=send",
-                   .words = "--op send --size 1,20,32,33,64,1462 --bandwidth --verify"}},
-    },
-    {
         .name = "gpu",
-        .title = "messages into each GPU, verified there, and with a consumer of 50 us",
+        .scope = SCOPE_GPU,
+        .title = "messages into a GPU that a consumer keeps for 50 us each",
         .remedy = "see the path's reason above, `nvidia-smi topo -m`, and whether nvidia-peermem "
                   "or dma-buf is there",
-        .needs = NEED_GPU,
-        .each_gpu = true,
-        .steps = {{.name = "verified there",
-                   .words = "--op send --size 1462,64KiB --bandwidth --verify"},
-                  {.name = "a consumer of 50 us", .words = CONSUMER},
+        .steps = {{.name = "a consumer of 50 us", .words = CONSUMER},
                   {.name = "a consumer of 50 us, 4096 slots", .words = CONSUMER " --ring 4096"}},
     },
     {
         .name = "outage",
+        .scope = SCOPE_VERBS,
         .title = "a link that is away for a while",
         .remedy =
             "`timeout` and `retry_cnt` say how long a connection is tried; `reconnect` brings "
@@ -178,6 +257,7 @@ const struct hardware_check hardware_checks[HARDWARE_CHECKS] = {
     },
     {
         .name = "readdress",
+        .scope = SCOPE_VERBS,
         .title = "a server whose port gets another address",
         .remedy = "see the server's lines in the report; restart it, as a last resort",
         .needs = NEED_READDRESS,
@@ -191,4 +271,9 @@ const uint32_t hardware_check_count = HARDWARE_CHECKS;
 const struct hardware_step *hardware_step_of(const struct hardware_check *check, uint32_t index)
 {
   return index < HARDWARE_STEPS && check->steps[index].name ? &check->steps[index] : NULL;
+}
+
+bool hardware_check_has_memory(const struct hardware_check *check)
+{
+  return check->scope >= SCOPE_MEMORY;
 }

@@ -8,17 +8,18 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "clock.h"
 #include "json_put.h"
 #include "signals.h"
 
-#define LISTEN_NS (60 * NS_PER_S) /* a server may have a GPU to wake */
 #define LOOK_NS (20 * NS_PER_MS)
 #define TOOL_NS (10 * NS_PER_S)
 #define LINES_MOST 30
 #define LINE_BYTES 500
-#define PERFTEST_COUNT 1024 /* of a run that is shorter than its -D can say */
+#define PERFTEST_NS (200 * NS_PER_MS) /* from here on a whole second of -D */
+#define PERFTEST_COUNT 1024           /* messages of shorter runs */
 #define KILLED_NS (3600 * NS_PER_S)
 
 /* ---- Programs -------------------------------------------------------------------------------- */
@@ -38,53 +39,123 @@ static void hardware_end_add_penstock(const struct hardware_plan *plan, struct c
   hardware_child_word(words, "-v");
 }
 
-/* Of the transport, each behind `option`. */
-static void hardware_end_add_options(const struct hardware_end *end, const struct hardware_ask *ask,
-                                     const char *option, struct child_words *words)
+static const struct hardware_step *hardware_end_step(const struct hardware_ask *ask)
 {
-  const struct hardware_device *adapter = hardware_adapter(&end->has, ask);
-  const char *at = hardware_checks[ask->check].steps[ask->step].options;
+  return &hardware_checks[ask->check].steps[ask->step];
+}
 
-  if (adapter->name[0] != '\0') {
+/* Words of a list, "a=1,b=2", and those of the command line, each behind `option`. */
+static void hardware_end_add_options(const char *option, const char *list, const char **more,
+                                     size_t count, struct child_words *words)
+{
+  while (list && list[0] != '\0') {
+    const int length = (int)strcspn(list, ",");
     hardware_child_split(words, option);
-    hardware_child_word(words, "device=%s", adapter->name);
+    hardware_child_word(words, "%.*s", length, list);
+    list += length + (list[length] == ',');
   }
-  while (at && at[0] != '\0') {
-    const int length = (int)strcspn(at, ",");
+  for (size_t i = 0; i < count; i++) {
     hardware_child_split(words, option);
-    hardware_child_word(words, "%.*s", length, at);
-    at += length + (at[length] == ',');
+    hardware_child_word(words, "%s", more[i]);
   }
+}
+
+static void hardware_end_add_device(const struct hardware_part *part, uint32_t number,
+                                    const char *option, struct child_words *words)
+{
+  const struct hardware_device *device = hardware_part_device(part, number);
+
+  if (!device || device->name[0] == '\0' || !part->takes_device)
+    return;
+  hardware_child_split(words, option);
+  hardware_child_word(words, "device=%s", device->name);
+}
+
+static void hardware_end_add_transport_options(const struct hardware_end *end,
+                                               const struct hardware_ask *ask, const char *option,
+                                               struct child_words *words)
+{
+  hardware_end_add_device(hardware_part_of(&end->has.transports, ask->transport), ask->adapter,
+                          option, words);
+  hardware_end_add_options(option, hardware_end_step(ask)->options, end->plan->transport_options,
+                           end->plan->transport_option_count, words);
 }
 
 static void hardware_end_add_transport(const struct hardware_end *end,
                                        const struct hardware_ask *ask, struct child_words *words)
 {
   hardware_child_split(words, "--transport");
-  hardware_child_word(words, "%s", end->plan->transport);
-  hardware_end_add_options(end, ask, "--transport-option", words);
+  hardware_child_word(words, "%s", ask->transport);
+  hardware_end_add_transport_options(end, ask, "--transport-option", words);
 }
 
+/* That which is beside this program, installed or built; else PATH's. */
+static void hardware_end_contract_path(char path[PATH_MAX])
+{
+  static const char *const places[] = {"penstock-contract", "tests/contract/penstock-contract"};
+  char own[PATH_MAX];
+  const ssize_t length = readlink("/proc/self/exe", own, sizeof(own));
+  const char *name = length > 0 ? memrchr(own, '/', (size_t)length) : NULL;
+
+  for (size_t i = 0; name && i < sizeof(places) / sizeof(places[0]); i++)
+    if (snprintf(path, PATH_MAX, "%.*s/%s", (int)(name - own), own, places[i]) < PATH_MAX &&
+        access(path, X_OK) == 0)
+      return;
+  snprintf(path, PATH_MAX, "penstock-contract");
+}
+
+/* Of the transport, or of the memory. */
 static void hardware_end_add_contract(const struct hardware_end *end,
-                                      const struct hardware_ask *ask, const char *option,
-                                      const char *host, uint16_t port, struct child_words *words)
+                                      const struct hardware_ask *ask, struct child_words *words)
 {
-  hardware_child_split(words, "penstock-contract");
-  hardware_child_word(words, "%s", end->has.plugin);
-  hardware_end_add_options(end, ask, "--option", words);
-  hardware_child_split(words, hardware_checks[ask->check].steps[ask->step].words);
-  hardware_child_split(words, option);
-  hardware_child_word(words, "%s:%u", host, port);
+  const struct hardware_part *memory = hardware_part_of(&end->has.memories, ask->memory),
+                             *transport = hardware_part_of(&end->has.transports, ask->transport);
+  char path[PATH_MAX];
+
+  hardware_end_contract_path(path);
+  hardware_child_word(words, "%s", path);
+  hardware_child_word(words, "%s", transport ? transport->file : memory ? memory->file : "");
+  if (transport) {
+    hardware_end_add_transport_options(end, ask, "--option", words);
+  } else {
+    hardware_end_add_device(memory, ask->gpu, "--option", words);
+    hardware_end_add_options("--option", NULL, end->plan->memory_options,
+                             end->plan->memory_option_count, words);
+  }
+  hardware_child_split(words, hardware_end_step(ask)->words);
 }
 
-static void hardware_end_add_memory(const struct hardware_end *end, const struct hardware_ask *ask,
-                                    bool on_gpu, struct child_words *words)
+/* A path, or HOST:PORT. */
+static void hardware_end_add_meeting(const char *option, const char *host, uint16_t port,
+                                     struct child_words *words)
 {
-  hardware_child_split(words, on_gpu ? "--memory cuda" : "--memory host");
-  if (!on_gpu || end->has.gpus.count == 0)
-    return;
-  hardware_child_word(words, "--memory-option");
-  hardware_child_word(words, "device=%s", end->has.gpus.all[ask->gpu % end->has.gpus.count].name);
+  hardware_child_word(words, "%s", option);
+  if (host[0] == '/')
+    hardware_child_word(words, "%s", host);
+  else
+    hardware_child_word(words, "%s:%u", host, port);
+}
+
+/* The check's memory, at an end that has it; else the host's. */
+static void hardware_end_add_memory(const struct hardware_end *end, const struct hardware_ask *ask,
+                                    enum hardware_end_of here, struct child_words *words)
+{
+  const enum hardware_end_of where = hardware_end_step(ask)->memory_at;
+  const bool is_here = ask->memory[0] != '\0' && strcmp(ask->memory, "host") != 0 &&
+                       (where == here || where == AT_BOTH);
+
+  hardware_child_split(words, "--memory");
+  hardware_child_word(words, "%s", is_here ? ask->memory : "host");
+  if (is_here) {
+    hardware_end_add_device(hardware_part_of(&end->has.memories, ask->memory), ask->gpu,
+                            "--memory-option", words);
+    hardware_end_add_options("--memory-option", NULL, end->plan->memory_options,
+                             end->plan->memory_option_count, words);
+  }
+  if (hardware_checks[ask->check].takes_path && ask->path[0] != '\0' && where == here) {
+    hardware_child_word(words, "--path");
+    hardware_child_word(words, "%s", ask->path);
+  }
 }
 
 static void hardware_end_add_perftest(const struct hardware_end *end,
@@ -95,12 +166,15 @@ static void hardware_end_add_perftest(const struct hardware_end *end,
   hardware_child_word(words, "%s", step->tool);
   hardware_child_split(words, step->words);
   hardware_child_word(words, "-d");
-  hardware_child_word(words, "%s", hardware_adapter(&end->has, ask)->name);
+  hardware_child_word(
+      words, "%s",
+      hardware_part_device(hardware_part_of(&end->has.transports, ask->transport), ask->adapter)
+          ->name);
   hardware_child_word(words, "-p");
   hardware_child_word(words, "%u", port);
-  if (ask->duration_ns >= NS_PER_S) {
+  if (ask->duration_ns >= PERFTEST_NS) {
     hardware_child_word(words, "-D");
-    hardware_child_word(words, "%" PRIu64, ask->duration_ns / NS_PER_S);
+    hardware_child_word(words, "%" PRIu64, (ask->duration_ns + NS_PER_S - 1) / NS_PER_S);
   } else {
     hardware_child_word(words, "-n");
     hardware_child_word(words, "%d", PERFTEST_COUNT);
@@ -125,17 +199,19 @@ static void hardware_end_make_server(const struct hardware_end *end, const struc
     return;
   }
   if (step->program == RUN_CONTRACT) {
-    hardware_end_add_contract(end, ask, "--listen", host, port, words);
+    hardware_end_add_contract(end, ask, words);
+    hardware_end_add_meeting("--listen", host, port, words);
     return;
   }
   hardware_end_add_penstock(end->plan, words,
                             step->program == RUN_BENCH ? "bench --server --once" : "serve");
   hardware_end_add_transport(end, ask, words);
-  hardware_end_add_memory(end, ask, hardware_end_needs(ask, NEED_GPU), words);
+  hardware_end_add_memory(end, ask, AT_SERVER, words);
   hardware_child_split(words, step->serving);
   hardware_child_word(words, "%s:%u", host, port);
 }
 
+/* The program that asks, with what the step and the command line say. */
 static void hardware_end_make_client(const struct hardware_end *end, const struct hardware_ask *ask,
                                      const char *host, uint16_t port, bool is_killed,
                                      struct child_words *words)
@@ -149,20 +225,22 @@ static void hardware_end_make_client(const struct hardware_end *end, const struc
     hardware_child_word(words, "%.*s", (int)strcspn(host + bare, "]"), host + bare);
     return;
   }
-  if (step->program == RUN_CONTRACT) {
-    hardware_end_add_contract(end, ask, "--connect", host, port, words);
+  if (step->program == RUN_CONTRACT || step->program == RUN_CONTRACT_ALONE) {
+    hardware_end_add_contract(end, ask, words);
+    if (step->program == RUN_CONTRACT)
+      hardware_end_add_meeting("--connect", host, port, words);
     return;
   }
   hardware_end_add_penstock(end->plan, words, step->program == RUN_BENCH ? "bench" : "request");
   hardware_end_add_transport(end, ask, words);
-  hardware_end_add_memory(end, ask, false, words);
+  hardware_end_add_memory(end, ask, AT_CLIENT, words);
   hardware_child_split(words, step->words);
   if (step->program == RUN_BENCH || step->killed > 0)
     hardware_child_word(words, "--duration=%" PRIu64 "us",
                         (is_killed ? KILLED_NS : duration_ns) / 1000);
   hardware_child_split(words, "--json -");
   if (step->program == RUN_REQUEST)
-    hardware_child_word(words, "write");
+    hardware_child_word(words, "%s", step->tool ? step->tool : "write");
   hardware_child_word(words, "%s:%u", host, port);
 }
 
@@ -184,7 +262,7 @@ static int hardware_end_start(struct hardware_end *end, const struct hardware_as
 
 /* In this network namespace (proc_pid_net(5)): st 0A is TCP_LISTEN. To connect would use up the one
  * client that some servers take. */
-static bool hardware_end_is_listening(const char *table, uint16_t port)
+static bool hardware_end_is_in_table(const char *table, uint16_t port)
 {
   char line[512];
   unsigned local, state;
@@ -199,11 +277,18 @@ static bool hardware_end_is_listening(const char *table, uint16_t port)
   return found;
 }
 
+static bool hardware_end_is_listening(const char *host, uint16_t port)
+{
+  return host[0] == '/' ? access(host, F_OK) == 0
+                        : hardware_end_is_in_table("/proc/net/tcp", port) ||
+                              hardware_end_is_in_table("/proc/net/tcp6", port);
+}
+
 int hardware_serve(struct hardware_end *end, const struct hardware_ask *ask, const char *host,
                    uint16_t port, char why[HARDWARE_WHY])
 {
   struct child_words words = {.count = 0};
-  const uint64_t until_ns = app_now_ns() + LISTEN_NS;
+  const uint64_t until_ns = app_now_ns() + ask->limit_ns;
 
   const enum hardware_program program = hardware_checks[ask->check].steps[ask->step].program;
 
@@ -213,8 +298,7 @@ int hardware_serve(struct hardware_end *end, const struct hardware_ask *ask, con
   int code = hardware_end_start(end, ask, &words, why);
   while (code == 0) {
     hardware_child_pump(&end->child, LOOK_NS);
-    if (hardware_end_is_listening("/proc/net/tcp", port) ||
-        hardware_end_is_listening("/proc/net/tcp6", port))
+    if (hardware_end_is_listening(host, port))
       return 0;
     if (end->child.has_ended)
       code = -ECHILD; /* its lines say why */
@@ -222,11 +306,13 @@ int hardware_serve(struct hardware_end *end, const struct hardware_ask *ask, con
       code = -EINTR;
     else if (app_now_ns() > until_ns)
       code = -ETIMEDOUT;
-    if (code < 0)
-      snprintf(why, HARDWARE_WHY, "the serving program %s",
-               code == -ECHILD  ? "ended before it listened"
-               : code == -EINTR ? "was stopped before it listened"
-                                : "does not listen");
+    if (code == -ETIMEDOUT)
+      snprintf(why, HARDWARE_WHY,
+               "the serving program did not listen within %.3g s (--limit), and was killed: %.600s",
+               (double)ask->limit_ns / 1e9, end->line);
+    else if (code < 0)
+      snprintf(why, HARDWARE_WHY, "the serving program %s before it listened",
+               code == -ECHILD ? "ended" : "was stopped");
   }
   return code;
 }
@@ -336,58 +422,119 @@ struct json_object *hardware_told(struct hardware_end *end, const char *about)
 struct looking {
   const struct hardware_plan *plan;
   struct hardware_has *has;
-  struct hardware_devices *into; /* of the plugin that is listed */
-  bool is_transport, is_usable;  /* that plugin; the transport */
+  struct hardware_part *part; /* the plugin that is listed; NULL: none that is asked for */
+  bool is_verbs;
 };
+
+bool hardware_has_word(const char *list, const char *word)
+{
+  const size_t length = strlen(word);
+
+  for (const char *at = list; at; at = strchr(at, ','), at += at != NULL)
+    if (strncmp(at, word, length) == 0 && (at[length] == ',' || at[length] == '\0'))
+      return true;
+  return !list;
+}
+
+bool hardware_is_verbs(const char *transport)
+{
+  return strncmp(transport, "verbs_", 6) == 0;
+}
+
+struct hardware_part *hardware_part(struct hardware_parts *parts, const char *name)
+{
+  for (uint32_t i = 0; i < parts->count; i++)
+    if (strcmp(parts->all[i].name, name) == 0)
+      return &parts->all[i];
+  return NULL;
+}
+
+const struct hardware_part *hardware_part_of(const struct hardware_parts *parts, const char *name)
+{
+  return hardware_part((struct hardware_parts *)(uintptr_t)parts, name);
+}
+
+const struct hardware_device *hardware_part_device(const struct hardware_part *part,
+                                                   uint32_t number)
+{
+  return part && part->devices.count > 0 ? &part->devices.all[number % part->devices.count] : NULL;
+}
+
+static bool hardware_end_has_option(const struct pst_plugin_info *info, const char *name,
+                                    size_t length)
+{
+  uint32_t i = 0;
+
+  while (i < info->option_count && (strncmp(info->options[i].name, name, length) != 0 ||
+                                    info->options[i].name[length] != '\0'))
+    i++;
+  return i < info->option_count;
+}
 
 /* All options of a step: "qps=2,operation=write". */
 static bool hardware_end_has_options(const struct pst_plugin_info *info, const char *options)
 {
   for (const char *at = options; at && at[0] != '\0'; at += strcspn(at, ",")) {
     at += at[0] == ',';
-    const size_t length = strcspn(at, "=");
-    uint32_t i = 0;
-    while (i < info->option_count && (strncmp(info->options[i].name, at, length) != 0 ||
-                                      info->options[i].name[length] != '\0'))
-      i++;
-    if (i == info->option_count)
+    if (!hardware_end_has_option(info, at, strcspn(at, "=")))
       return false;
   }
   return true;
 }
 
-static void hardware_end_take_options(struct hardware_has *has, const struct pst_plugin_info *info)
+static void hardware_end_take_options(struct hardware_part *part,
+                                      const struct pst_plugin_info *info)
 {
+  part->takes_device = hardware_end_has_option(info, "device", strlen("device"));
   for (uint32_t check = 0; check < hardware_check_count; check++)
     for (uint32_t i = 0; hardware_step_of(&hardware_checks[check], i) != NULL; i++)
       if (!hardware_end_has_options(info, hardware_checks[check].steps[i].options))
-        has->lacks_options[check] |= 1u << i;
+        part->lacks_options[check] |= 1u << i;
 }
 
+/* The part of this name, made if there is none. NULL: there are too many. */
+static struct hardware_part *hardware_end_make_part(struct hardware_parts *parts, const char *name)
+{
+  struct hardware_part *part = hardware_part(parts, name);
+
+  if (part || parts->count == HARDWARE_PARTS || strlen(name) >= HARDWARE_NAME)
+    return part;
+  part = &parts->all[parts->count++];
+  snprintf(part->name, sizeof(part->name), "%s", name);
+  return part;
+}
+
+/* A transport or memory that is asked for becomes a part, with the reason if it is not usable. */
 static void hardware_end_take_plugin(void *context, const struct pst_plugin_info *info)
 {
   struct looking *looking = context;
-  const bool is_transport =
-      info->kind == PST_KIND_TRANSPORT && strcmp(info->name, looking->plan->transport) == 0;
-  const bool is_gpu = info->kind == PST_KIND_MEMORY && strcmp(info->name, "cuda") == 0;
+  const struct hardware_plan *plan = looking->plan;
+  const bool is_transport = info->kind == PST_KIND_TRANSPORT;
+  const bool is_asked =
+      (is_transport && hardware_has_word(plan->transports, info->name)) ||
+      (info->kind == PST_KIND_MEMORY &&
+       (hardware_has_word(plan->memories, info->name) || strcmp(info->name, "host") == 0));
 
-  looking->is_transport = is_transport;
-  looking->into = NULL;
-  if (info->status == -EEXIST || (!is_transport && !is_gpu))
+  looking->part = NULL;
+  if (info->status == -EEXIST || !is_asked)
     return;
-  looking->into = is_transport ? &looking->has->adapters : &looking->has->gpus;
-  looking->is_usable |= is_transport && info->status == 0;
-  if (is_transport && info->status == 0) {
-    hardware_end_take_options(looking->has, info);
-    snprintf(looking->has->plugin, sizeof(looking->has->plugin), "%s", info->path);
-  }
-  if (info->status == 0)
-    looking->into->why_none[0] = '\0';
-  else
-    snprintf(looking->into->why_none, sizeof(looking->into->why_none), "%.31s %.31s: %s%s%s",
-             is_transport ? "transport" : "memory", info->name,
-             info->reason && info->reason[0] != '\0' ? info->reason : strerror(-info->status),
-             info->remedy && info->remedy[0] != '\0' ? "; " : "", info->remedy ? info->remedy : "");
+  struct hardware_part *part = hardware_end_make_part(
+      is_transport ? &looking->has->transports : &looking->has->memories, info->name);
+  if (!part || part->file[0] != '\0')
+    return;
+  looking->is_verbs = is_transport && hardware_is_verbs(info->name);
+  hardware_end_take_options(part, info);
+  snprintf(part->file, sizeof(part->file), "%s", info->path ? info->path : "");
+  snprintf(part->devices.why_none, sizeof(part->devices.why_none), "%s%s%s",
+           info->reason && info->reason[0] != '\0' ? info->reason
+           : info->status != 0                     ? strerror(-info->status)
+                                                   : "it has no device here",
+           info->remedy && info->remedy[0] != '\0' ? "; " : "", info->remedy ? info->remedy : "");
+  /* Options may make it usable: `allow_discrete` of igpu. */
+  const size_t options = is_transport ? plan->transport_option_count : plan->memory_option_count;
+  const char *named = is_transport ? plan->transports : plan->memories;
+  part->is_usable = info->status == 0 || (options > 0 && named && strcmp(named, info->name) == 0);
+  looking->part = part;
 }
 
 /* A port of an adapter says "port 1 active"; other devices say nothing of the kind, and are. */
@@ -404,11 +551,11 @@ static bool hardware_end_is_active(const char *detail)
 static void hardware_end_take_device(void *context, const char *name, const char *detail)
 {
   const struct looking *looking = context;
-  struct hardware_devices *into = looking->into;
+  struct hardware_devices *into = looking->part ? &looking->part->devices : NULL;
 
   if (!into || into->count == HARDWARE_DEVICES)
     return;
-  if (looking->is_transport && !hardware_end_is_active(detail)) {
+  if (looking->is_verbs && !hardware_end_is_active(detail)) {
     snprintf(into->why_none, sizeof(into->why_none),
              "no adapter has an active port: %.100s: %.300s; see `rdma link`, or name one with "
              "--device",
@@ -424,7 +571,7 @@ static void hardware_end_take_device(void *context, const char *name, const char
 }
 
 /* What the help of a program is taken to say; `all` where it has the words. */
-static uint32_t hardware_end_look_at_tool(const char *command, const char *has, uint32_t all,
+static uint32_t hardware_end_look_at_tool(const char *program, const char *has, uint32_t all,
                                           const char *more, uint32_t with, uint32_t without)
 {
   struct child_words words = {.count = 0};
@@ -432,7 +579,8 @@ static uint32_t hardware_end_look_at_tool(const char *command, const char *has, 
   const uint64_t until_ns = app_now_ns() + TOOL_NS;
   uint32_t tools = 0;
 
-  hardware_child_split(&words, command);
+  hardware_child_word(&words, "%s", program);
+  hardware_child_word(&words, "--help");
   if (hardware_child_start(&child, &words, NULL, false) == 0) {
     while (!child.has_ended && app_now_ns() < until_ns)
       hardware_child_pump(&child, LOOK_NS);
@@ -466,28 +614,87 @@ int hardware_named(const char *list, const struct hardware_devices *known,
   return 0;
 }
 
-int hardware_look(const struct hardware_plan *plan, const char *list, struct hardware_has *has)
+/* Which devices of a transport are checked: those that are named, as far as it lists one of them or
+ * is named itself; else each adapter of verbs, and of others that which they take by themselves. */
+static void hardware_end_choose_devices(struct hardware_part *part, const char *list, bool is_named,
+                                        bool has_options)
 {
-  struct looking looking = {.plan = plan, .has = has};
+  struct hardware_devices *devices = &part->devices;
+  const struct hardware_devices known = *devices;
+  const bool is_port = strcmp(part->name, "ethernet") == 0;
+  bool is_listed = false;
 
-  *has = (struct hardware_has){.tools = 0};
-  snprintf(has->adapters.why_none, sizeof(has->adapters.why_none),
-           "there is no transport '%.60s'; `penstock plugins` lists them", plan->transport);
-  snprintf(has->gpus.why_none, sizeof(has->gpus.why_none), "memory cuda is not installed");
-  pst_plugins_list(hardware_end_take_plugin, hardware_end_take_device, &looking);
-  has->tools =
-      hardware_end_look_at_tool("ib_write_bw --help", "--report_gbits", NEED_PERFTEST,
-                                "--write_with_imm", NEED_PERFTEST_RUNS, NEED_PERFTEST_SENDS) |
-      hardware_end_look_at_tool("penstock-contract --help", "--listen", NEED_CONTRACT, "", 0, 0);
-  if (list && looking.is_usable) {
-    const struct hardware_devices known = has->adapters;
-    hardware_named(list, &known, &has->adapters);
+  if (!part->is_usable)
+    return;
+  for (uint32_t i = 0; i < known.count && list; i++)
+    is_listed |= hardware_has_word(list, known.all[i].name);
+  if (list && part->takes_device && (is_listed || is_named)) {
+    hardware_named(list, &known, devices);
+  } else if (list) {
+    devices->count = 0;
+    snprintf(devices->why_none, sizeof(devices->why_none), "it has no device %.200s", list);
+  } else if (is_port && !has_options) {
+    devices->count = 0;
+    snprintf(devices->why_none, sizeof(devices->why_none),
+             "it takes ports from the kernel, so it is checked on ports that are named alone: "
+             "--transport ethernet --device PCI-ADDRESS --peer-device PCI-ADDRESS");
+  } else if (!hardware_is_verbs(part->name)) {
+    devices->count = 1;
+    devices->all[0].name[0] = '\0';
+    if (known.count != 1)
+      devices->all[0].detail[0] = '\0';
   }
-  return has->adapters.count > 0 ? 0 : -ENODEV;
 }
 
-const struct hardware_device *hardware_adapter(const struct hardware_has *has,
-                                               const struct hardware_ask *ask)
+/* Words of a list for which there is no plugin become parts that say so. */
+static void hardware_end_add_missing(struct hardware_parts *parts, const char *list,
+                                     const char *kind)
 {
-  return &has->adapters.all[ask->adapter % has->adapters.count];
+  char name[HARDWARE_NAME];
+
+  for (const char *at = list; at; at = strchr(at, ','), at += at != NULL) {
+    snprintf(name, sizeof(name), "%.*s", (int)strcspn(at, ","), at);
+    struct hardware_part *part = hardware_part(parts, name);
+    if (!part && (part = hardware_end_make_part(parts, name)) != NULL)
+      snprintf(part->devices.why_none, sizeof(part->devices.why_none),
+               "there is no %s '%.60s'; `penstock plugins` lists them", kind, name);
+  }
+}
+
+int hardware_look(const struct hardware_plan *plan, const char *list, struct hardware_has *has,
+                  char why[HARDWARE_WHY])
+{
+  struct looking looking = {.plan = plan, .has = has};
+  char contract[PATH_MAX];
+  bool is_any = false;
+
+  memset(has, 0, sizeof(*has));
+  pst_plugins_list(hardware_end_take_plugin, hardware_end_take_device, &looking);
+  hardware_end_add_missing(&has->transports, plan->transports, "transport");
+  hardware_end_add_missing(&has->memories, plan->memories, "memory");
+  hardware_end_contract_path(contract);
+  has->tools =
+      hardware_end_look_at_tool("ib_write_bw", "--report_gbits", NEED_PERFTEST, "--write_with_imm",
+                                NEED_PERFTEST_RUNS, NEED_PERFTEST_SENDS) |
+      hardware_end_look_at_tool(contract, "--listen", NEED_CONTRACT, "", 0, 0);
+  for (uint32_t i = 0; i < has->transports.count; i++) {
+    struct hardware_part *part = &has->transports.all[i];
+    hardware_end_choose_devices(part, list, plan->transports != NULL,
+                                plan->transport_option_count > 0);
+    is_any |= part->devices.count > 0;
+  }
+  for (uint32_t i = 0; i < has->memories.count; i++) {
+    struct hardware_part *part = &has->memories.all[i];
+    if (part->is_usable && (part->devices.count == 0 || !part->takes_device))
+      part->devices.count = 1;
+  }
+  if (list && !is_any && !plan->transports)
+    snprintf(why, HARDWARE_WHY,
+             "no transport here lists a device %.200s: name its transport with --transport", list);
+  else
+    snprintf(why, HARDWARE_WHY, "%.60s: %.900s",
+             has->transports.count > 0 ? has->transports.all[0].name : "transport",
+             has->transports.count > 0 ? has->transports.all[0].devices.why_none
+                                       : "no plugin is installed");
+  return is_any ? 0 : -ENODEV;
 }

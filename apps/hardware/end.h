@@ -30,28 +30,51 @@ struct hardware_devices {
 
 /* What is the same for all steps. */
 struct hardware_plan {
-  const char *transport;
+  const char *transports, *memories; /* lists, "udp,ucx"; NULL: all */
+  const char *path;                  /* of streams; NULL: auto */
   const char **plugin_paths;
   size_t plugin_path_count;
+  const char **transport_options, **memory_options; /* of this host's ends, "k=v" */
+  size_t transport_option_count, memory_option_count;
   bool insecure;
   uint64_t duration_ns;
+  uint64_t limit_ns; /* of a step, beside what it measures */
 };
 
-/* What this host has of it. */
-struct hardware_has {
-  struct hardware_devices adapters, gpus;
-  uint32_t tools;        /* NEED_PERFTEST and what is like it, NEED_CONTRACT */
-  char plugin[PATH_MAX]; /* the transport's file; at this end alone */
-  /* By check: 1 << step, whose options the transport lacks. */
+#define HARDWARE_NAME 64
+
+/* A transport or memory. */
+struct hardware_part {
+  char name[HARDWARE_NAME];
+  char file[PATH_MAX];             /* at this end alone */
+  struct hardware_devices devices; /* none: it cannot be used, and why_none says why */
+  bool takes_device;               /* it has the option `device` */
+  bool is_usable;                  /* as the plugin says */
+  /* 1 << step, by check, whose options a transport lacks. */
   uint32_t lacks_options[HARDWARE_CHECKS];
+};
+
+#define HARDWARE_PARTS 16
+
+struct hardware_parts {
+  struct hardware_part all[HARDWARE_PARTS];
+  uint32_t count;
+};
+
+/* What a host has. */
+struct hardware_has {
+  struct hardware_parts transports, memories;
+  uint32_t tools; /* NEED_PERFTEST and what is like it, NEED_CONTRACT */
 };
 
 /* Which step, between which devices. */
 struct hardware_ask {
   uint32_t check, step;
-  uint32_t adapter; /* of `adapters`, modulo how many there are */
-  uint32_t gpu;
-  uint64_t duration_ns;
+  char transport[HARDWARE_NAME], memory[HARDWARE_NAME]; /* "": of none */
+  uint32_t adapter; /* of the transport's devices, modulo how many there are */
+  uint32_t gpu;     /* of the memory's */
+  char path[16];    /* of streams */
+  uint64_t duration_ns, limit_ns;
 };
 
 struct hardware_end {
@@ -63,19 +86,29 @@ struct hardware_end {
   bool is_bench;   /* it says when a client has come */
 };
 
-/* The adapters that the words of `list` name, "a,b"; NULL: all that are active. May block for
- * seconds. 0; -ENODEV: there is none, adapters.why_none says why. */
-int hardware_look(const struct hardware_plan *plan, const char *list, struct hardware_has *has);
+/* What of the plan's transports and memories is here; `list` names the transports' devices, "a,b";
+ * NULL: all RDMA adapters that are active, and of other transports that which they take by
+ * themselves. May block for seconds. 0; -ENODEV: no transport can be used, `why` says why. */
+int hardware_look(const struct hardware_plan *plan, const char *list, struct hardware_has *has,
+                  char why[HARDWARE_WHY]);
 /* Those that `list` names, as far as `known` has them with their details. -EINVAL: too many, or an
  * empty name. */
 int hardware_named(const char *list, const struct hardware_devices *known,
                    struct hardware_devices *named);
+/* Whether `list` has the word; NULL has all. */
+bool hardware_has_word(const char *list, const char *word);
+/* Whether a transport runs over RDMA adapters. */
+bool hardware_is_verbs(const char *transport);
 
-const struct hardware_device *hardware_adapter(const struct hardware_has *has,
-                                               const struct hardware_ask *ask);
+/* NULL: there is none of this name. */
+struct hardware_part *hardware_part(struct hardware_parts *parts, const char *name);
+const struct hardware_part *hardware_part_of(const struct hardware_parts *parts, const char *name);
+/* NULL: it has none. */
+const struct hardware_device *hardware_part_device(const struct hardware_part *part,
+                                                   uint32_t number);
 
-/* Starts the program that serves the step at `host` and `port`, and waits until it listens; one
- * beyond this host takes the next port, too. -errno, with `why`. */
+/* Starts the program that serves the step at `host` and `port`, or at the path `host`, and waits
+ * until it listens; one beyond this host takes the next port, too. -errno, with `why`. */
 int hardware_serve(struct hardware_end *end, const struct hardware_ask *ask, const char *host,
                    uint16_t port, char why[HARDWARE_WHY]);
 /* Starts the one that asks it. */

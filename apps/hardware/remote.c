@@ -5,7 +5,9 @@
 #include <errno.h>
 #include <json-c/json.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "bench/control_link.h"
 #include "clock.h"
@@ -13,8 +15,8 @@
 #include "log.h"
 #include "signals.h"
 
-#define GREET_NS (30 * NS_PER_S) /* it looks at its devices meanwhile */
-#define START_NS (70 * NS_PER_S)
+#define GREET_NS (30 * NS_PER_S)  /* it looks at its devices meanwhile */
+#define ANSWER_NS (10 * NS_PER_S) /* beside what a step may take to begin */
 #define STOP_NS (5 * NS_PER_S)
 #define ALONE_NS NS_PER_S /* for what it says of a program that has crashed */
 
@@ -36,12 +38,30 @@ static void hardware_remote_take_devices(struct json_object *said, const char *k
   }
 }
 
+static void hardware_remote_take_parts(struct json_object *said, const char *key,
+                                       struct hardware_parts *parts)
+{
+  struct json_object *list = NULL;
+
+  json_object_object_get_ex(said, key, &list);
+  for (size_t i = 0; json_object_is_type(list, json_type_array) &&
+                     i < json_object_array_length(list) && parts->count < HARDWARE_PARTS;
+       i++) {
+    struct json_object *item = json_object_array_get_idx(list, i);
+    struct hardware_part *part = &parts->all[parts->count++];
+    snprintf(part->name, sizeof(part->name), "%s", bench_link_text(item, "name"));
+    snprintf(part->devices.why_none, sizeof(part->devices.why_none), "%s",
+             bench_link_text(item, "why"));
+    hardware_remote_take_devices(item, "devices", &part->devices);
+  }
+}
+
 static void hardware_remote_take_has(struct json_object *said, struct hardware_has *has)
 {
-  *has = (struct hardware_has){.tools = (uint32_t)bench_link_number(said, "tools")};
-  hardware_remote_take_devices(said, "adapters", &has->adapters);
-  hardware_remote_take_devices(said, "gpus", &has->gpus);
-  snprintf(has->gpus.why_none, sizeof(has->gpus.why_none), "%s", bench_link_text(said, "no_gpu"));
+  memset(has, 0, sizeof(*has));
+  has->tools = (uint32_t)bench_link_number(said, "tools");
+  hardware_remote_take_parts(said, "transports", &has->transports);
+  hardware_remote_take_parts(said, "memories", &has->memories);
 }
 
 /* Exchanges hellos with the server, whose devices *far then has. 0, or -errno with *error
@@ -52,7 +72,6 @@ static int hardware_remote_greet(struct hardware_remote *far, struct pst_error *
   struct json_object *hello = bench_link_object("penstock_hardware_check", json_object_new_int(1));
 
   json_object_object_add(hello, "version", json_object_new_string(pst_version()));
-  json_object_object_add(hello, "transport", json_object_new_string(far->end.plan->transport));
   bench_link_send(far->link, hello);
   int rc = bench_link_receive(far->link, GREET_NS, true, &said);
   if (rc < 0)
@@ -68,9 +87,6 @@ static int hardware_remote_greet(struct hardware_remote *far, struct pst_error *
     rc = app_log_fail(error, PST_EXIT_FAILED, -EPROTO,
                       "hardware-check: %s is no penstock hardware-check --server", far->link->peer);
   hardware_remote_take_has(said, &far->end.has);
-  if (rc == 0 && far->end.has.adapters.count == 0)
-    rc = app_log_fail(error, PST_EXIT_UNAVAILABLE, -ENODEV,
-                      "hardware-check: the server at %s has no adapter", far->link->peer);
   if (json_object_object_get_ex(said, "environment", &far->environment))
     json_object_get(far->environment);
   json_object_put(said);
@@ -97,14 +113,15 @@ void hardware_remote_close(struct hardware_remote *far)
 /* ---- Steps -------------------------------------------------------------------------------------
  */
 
-/* The next line of the server with `key`, which the caller puts. NULL: it has gone, or `why`. */
+/* The next line of the server with `key` within `ns`, which the caller puts. NULL: it has gone, or
+ * `why`. */
 static struct json_object *hardware_remote_hear(struct hardware_remote *far, const char *key,
-                                                char why[HARDWARE_WHY])
+                                                uint64_t ns, char why[HARDWARE_WHY])
 {
   struct json_object *said = NULL;
   int rc;
 
-  while ((rc = bench_link_receive(far->link, START_NS, false, &said)) == 0) {
+  while ((rc = bench_link_receive(far->link, ns, false, &said)) == 0) {
     if (json_object_object_get_ex(said, key, NULL) || bench_link_text(said, "error")[0] != '\0')
       return said;
     json_object_put(said); /* not what we wait for */
@@ -124,11 +141,15 @@ static int hardware_remote_start_there(struct hardware_remote *far, const struct
   int rc = 0;
 
   json_object_object_add(message, "step", json_object_new_uint64(ask->step));
+  json_object_object_add(message, "transport", json_object_new_string(ask->transport));
+  json_object_object_add(message, "memory", json_object_new_string(ask->memory));
+  json_object_object_add(message, "path", json_object_new_string(ask->path));
+  json_object_object_add(message, "limit_ns", json_object_new_uint64(ask->limit_ns));
   json_object_object_add(message, "adapter", json_object_new_uint64(ask->adapter));
   json_object_object_add(message, "gpu", json_object_new_uint64(ask->gpu));
   json_object_object_add(message, "duration_ns", json_object_new_uint64(ask->duration_ns));
   bench_link_send(far->link, message);
-  struct json_object *said = hardware_remote_hear(far, "port", why);
+  struct json_object *said = hardware_remote_hear(far, "port", ask->limit_ns + ANSWER_NS, why);
   if (!said)
     return -ECONNRESET;
   if (bench_link_text(said, "error")[0] != '\0') {
@@ -141,6 +162,16 @@ static int hardware_remote_start_there(struct hardware_remote *far, const struct
   return rc;
 }
 
+static void hardware_remote_make_path(struct hardware_remote *far)
+{
+  const char *folder = getenv("TMPDIR");
+
+  if (!folder || folder[0] != '/' || strlen(folder) > 64)
+    folder = "/tmp";
+  snprintf(far->host, sizeof(far->host), "%s/penstock-hardware-%d.sock", folder, getpid());
+  unlink(far->host);
+}
+
 int hardware_remote_start(struct hardware_remote *far, const struct hardware_ask *ask,
                           char why[HARDWARE_WHY])
 {
@@ -149,6 +180,8 @@ int hardware_remote_start(struct hardware_remote *far, const struct hardware_ask
     return hardware_remote_start_there(far, ask, why);
   snprintf(far->host, sizeof(far->host), "127.0.0.1");
   far->port = bench_link_free_ports(far->host);
+  if (hardware_checks[ask->check].steps[ask->step].program == RUN_CONTRACT)
+    hardware_remote_make_path(far); /* it passes descriptors */
   return hardware_serve(&far->end, ask, far->host, far->port, why);
 }
 
@@ -205,13 +238,15 @@ struct json_object *hardware_remote_finish(struct hardware_remote *far, const ch
 
   if (!far->link) {
     hardware_stop(&far->end, is_alone ? ALONE_NS : STOP_NS);
+    if (far->host[0] == '/')
+      unlink(far->host); /* it may have been killed */
     return hardware_told(&far->end, about);
   }
   if (far->has_gone)
     return NULL;
   bench_link_send(far->link,
                   bench_link_object("finish", json_object_new_string(about ? about : "")));
-  said = hardware_remote_hear(far, "told", why);
+  said = hardware_remote_hear(far, "told", 6 * STOP_NS, why);
   if (json_object_object_get_ex(said, "told", &told))
     told = hardware_remote_copy_told(told);
   json_object_put(said);

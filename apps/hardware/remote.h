@@ -5,7 +5,8 @@
  *   client                                      server
  *   {"penstock_hardware_check": 1, …}      →
  *                                          ←    the same, and what it has
- *   {"start": "rings", "step": 0, …}       →    starts what its own table says
+ *   {"start": "rings", "step": 0,
+ *    "transport": "verbs_rc", …}           →    starts what its own table says, of what it has
  *                                          ←    {"port": …} or {"error": …}
  *                                          ←    {"ended": true}, if its program has, before:
  *   {"finish": true}                       →
@@ -25,7 +26,7 @@ struct hardware_remote {
   struct hardware_end end;   /* on this host: its program; else what the server has, alone */
   struct control_link *link; /* NULL: the other end is on this host */
   bool has_gone, has_ended;
-  char host[72];
+  char host[108];                  /* or the path of a socket */
   uint16_t port;                   /* of the program that serves */
   struct json_object *environment; /* of the server's host; NULL */
 };

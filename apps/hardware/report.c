@@ -50,13 +50,22 @@ static double hardware_report_number_of(struct json_object *object, const char *
   return value ? json_object_get_double(value) : -1;
 }
 
-static void hardware_report_devices(FILE *to, const char *what, struct json_object *devices)
+/* "transport udp", "memory cuda 3e:00.0: NVIDIA H200", or why it is not usable */
+static void hardware_report_parts(FILE *to, const char *kind, struct json_object *parts)
 {
-  for (size_t i = 0; i < hardware_report_length_of(devices); i++) {
-    struct json_object *device = json_object_array_get_idx(devices, i);
-    const char *detail = bench_link_text(device, "detail");
-    hardware_report_put(to, " %s %s%s%s", what, bench_link_text(device, "name"),
-                        detail[0] != '\0' ? ": " : "", detail);
+  for (size_t i = 0; i < hardware_report_length_of(parts); i++) {
+    struct json_object *part = json_object_array_get_idx(parts, i),
+                       *devices = hardware_report_member(part, "found");
+    const char *name = bench_link_text(part, "name"), *why = bench_link_text(part, "why");
+    if (why[0] != '\0')
+      hardware_report_put(to, " %s %s is not used: %s", kind, name, why);
+    for (size_t j = 0; j < hardware_report_length_of(devices); j++) {
+      struct json_object *device = json_object_array_get_idx(devices, j);
+      const char *detail = bench_link_text(device, "detail"),
+                 *which = bench_link_text(device, "name");
+      hardware_report_put(to, " %s %s%s%s%s%s", kind, name, which[0] != '\0' ? " " : "", which,
+                          detail[0] != '\0' ? ": " : "", detail);
+    }
   }
 }
 
@@ -69,22 +78,36 @@ static void hardware_report_host(FILE *to, const char *what, struct json_object 
 void hardware_report_head(FILE *to, struct json_object *hardware)
 {
   hardware_report_host(to, "this end", hardware_report_member(hardware, "environment"));
-  hardware_report_devices(to, "adapter", hardware_report_member(hardware, "adapters"));
-  hardware_report_devices(to, "GPU", hardware_report_member(hardware, "gpus"));
+  hardware_report_parts(to, "transport", hardware_report_member(hardware, "transports"));
+  hardware_report_parts(to, "memory", hardware_report_member(hardware, "memories"));
   if (!hardware_report_member(hardware, "peer_environment")) {
     hardware_report_put(to, "other end: on this host");
     return;
   }
   hardware_report_host(to, "other end", hardware_report_member(hardware, "peer_environment"));
-  hardware_report_devices(to, "adapter", hardware_report_member(hardware, "peer_adapters"));
-  hardware_report_devices(to, "GPU", hardware_report_member(hardware, "peer_gpus"));
+  hardware_report_parts(to, "transport", hardware_report_member(hardware, "peer_transports"));
+  hardware_report_parts(to, "memory", hardware_report_member(hardware, "peer_memories"));
 }
 
-void hardware_report_pair(FILE *to, struct json_object *check)
+/* "verbs_rc: mlx5_0 to mlx5_1, memory cuda 3e:00.0" */
+static void hardware_report_header(FILE *to, struct json_object *check, char *header, size_t size)
 {
+  const char *transport = bench_link_text(check, "transport"),
+             *adapter = bench_link_text(check, "adapter"),
+             *peer = bench_link_text(check, "peer_adapter"),
+             *memory = bench_link_text(check, "memory"),
+             *device = bench_link_text(check, "memory_device");
+  char line[512];
+
+  snprintf(line, sizeof(line), "%s%s%s%s%s%s%s%s%s%s", transport, adapter[0] != '\0' ? ": " : "",
+           adapter, peer[0] != '\0' ? " to " : "", peer,
+           transport[0] != '\0' && memory[0] != '\0' ? ", " : "",
+           memory[0] != '\0' ? "memory " : "", memory, device[0] != '\0' ? " " : "", device);
+  if (strncmp(line, header, size) == 0)
+    return;
+  snprintf(header, size, "%s", line);
   fputc('\n', to);
-  hardware_report_put(to, "%s to %s", bench_link_text(check, "adapter"),
-                      bench_link_text(check, "peer_adapter"));
+  hardware_report_put(to, "%s", line);
 }
 
 /* "rings: send 1462 B, 12.30 Gbps, 1.050 M/s, direct by dma" */
@@ -136,16 +159,16 @@ static void hardware_report_connection(FILE *to, const char *whose, struct json_
 /* One step of a check: what it measured, and if it failed, why. `tells`: its connections, too. */
 static void hardware_report_step(FILE *to, struct json_object *step, bool tells)
 {
-  const char *name = bench_link_text(step, "step"), *verdict = bench_link_text(step, "verdict"),
-             *gpu = bench_link_text(step, "gpu");
+  const char *name = bench_link_text(step, "step"), *verdict = bench_link_text(step, "verdict");
   struct json_object *rows = hardware_report_member(step, "measured"),
                      *request = hardware_report_member(step, "requested");
 
-  if (gpu[0] != '\0')
-    hardware_report_put(to, INDENT "into %s", gpu);
-  for (size_t i = 0; i < hardware_report_length_of(rows); i++)
-    hardware_report_row(to, name, json_object_array_get_idx(rows, i));
-  if (request)
+  for (size_t i = 0; i < hardware_report_length_of(rows); i++) {
+    struct json_object *row = json_object_array_get_idx(rows, i);
+    if (json_object_get_boolean(hardware_report_member(row, "ok")))
+      hardware_report_row(to, name, row);
+  }
+  if (request && bench_link_number(request, "iterations") > 0)
     hardware_report_put(
         to, INDENT "%s: %llu requests, %llu bytes verified, the longest in %.3f ms", name,
         (unsigned long long)bench_link_number(request, "iterations"),
@@ -165,13 +188,14 @@ static void hardware_report_step(FILE *to, struct json_object *step, bool tells)
     hardware_report_put(to, INDENT "%s %s: %s", name, verdict, bench_link_text(step, "why"));
 }
 
-void hardware_report_check(FILE *to, struct json_object *check)
+void hardware_report_check(FILE *to, struct json_object *check, char *header, size_t size)
 {
   const char *verdict = bench_link_text(check, "verdict"),
              *remedy = bench_link_text(check, "remedy");
   struct json_object *steps = hardware_report_member(check, "steps");
   const bool is_told = strcmp(verdict, "ok") == 0 || strcmp(verdict, "failed") == 0;
 
+  hardware_report_header(to, check, header, size);
   hardware_report_put(to, "  %-11s %-8s %s", bench_link_text(check, "check"), verdict,
                       bench_link_text(check, is_told ? "title" : "why"));
   for (size_t i = 0; i < hardware_report_length_of(steps) && is_told; i++)

@@ -3,13 +3,13 @@
 #ifndef APP_HARDWARE_REPORT_H
 #define APP_HARDWARE_REPORT_H
 
+#include <stddef.h>
 #include <stdio.h>
 
 struct json_object;
 
 void hardware_report_head(FILE *to, struct json_object *hardware);
-/* Before the checks of a pair of adapters; `check` is the first. */
-void hardware_report_pair(FILE *to, struct json_object *check);
-void hardware_report_check(FILE *to, struct json_object *check);
+/* Under a header that says between what, unless `header`, which has the last one, says so. */
+void hardware_report_check(FILE *to, struct json_object *check, char *header, size_t size);
 
 #endif

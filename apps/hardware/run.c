@@ -17,9 +17,9 @@
 
 #define LOOK_NS (20 * NS_PER_MS)
 #define STOP_NS (10 * NS_PER_S)  /* for the last counts */
+#define HUNG_NS NS_PER_S         /* for those of a program that has hung */
 #define LONELY_NS (3 * NS_PER_S) /* how long an end may go on whose other end has ended */
 #define CRASHED_NS NS_PER_S      /* or has crashed here */
-#define OPEN_NS (60 * NS_PER_S)  /* as long as it may take to open what is large */
 #define ROWS_MOST 16
 #define DISTURB_NS (120 * NS_PER_S)
 #define CONNECT_NS (5 * NS_PER_S)
@@ -44,8 +44,9 @@ struct step {
   struct json_object *result;       /* the program's own; NULL */
   double gbps, messages_per_second; /* perftest's; -1 */
   const char *given_up;             /* why we ended it; NULL: we did not */
-  struct hardware_clients crowd;    /* that asks beside this end's program */
-  double disturbed_seconds;         /* the operator's command took; -1: it did not run */
+  char hung[HARDWARE_WHY];
+  struct hardware_clients crowd; /* that asks beside this end's program */
+  double disturbed_seconds;      /* the operator's command took; -1: it did not run */
 };
 
 static void hardware_run_judge(struct step *step, enum hardware_verdict verdict, const char *why)
@@ -59,23 +60,46 @@ static void hardware_run_judge(struct step *step, enum hardware_verdict verdict,
 /* ---- What it needs -----------------------------------------------------------------------------
  */
 
+/* NULL: the ends have the check's memory where the step wants it. */
+static const char *hardware_run_what_memory_lacks(const struct step *step, char why[HARDWARE_WHY])
+{
+  const struct hardware_run *run = step->run;
+  const struct hardware_has *ends[] = {&run->near.has, &run->far.end.has};
+  static const char *const names[] = {"this end", "the receiving end"};
+  const enum hardware_end_of where = step->row->memory_at;
+
+  for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
+    const bool is_here = where == AT_BOTH || (where == AT_CLIENT) == (i == 0);
+    const struct hardware_part *part = hardware_part_of(&ends[i]->memories, step->ask.memory);
+    if (!is_here || step->check->scope == SCOPE_MEMORY || (part && part->devices.count > 0))
+      continue;
+    snprintf(why, HARDWARE_WHY, "no memory %s at %s: %.800s", step->ask.memory, names[i],
+             part ? part->devices.why_none : "it has no such plugin");
+    return why;
+  }
+  return NULL;
+}
+
 /* NULL: all is here. */
 static const char *hardware_run_what_lacks(const struct step *step, char why[HARDWARE_WHY])
 {
   const struct hardware_run *run = step->run;
   const uint32_t needs = step->check->needs | step->row->needs;
-  const uint32_t tools = run->near.has.tools & run->far.end.has.tools;
-  const struct hardware_devices *gpus = &run->far.end.has.gpus;
+  const uint32_t far_tools =
+      step->row->program == RUN_CONTRACT_ALONE ? UINT32_MAX : run->far.end.has.tools;
+  const uint32_t tools = run->near.has.tools & far_tools;
+  const struct hardware_part *transport =
+      hardware_part_of(&run->near.has.transports, step->ask.transport);
 
-  if (run->near.has.lacks_options[step->ask.check] >> step->ask.step & 1) {
-    snprintf(why, HARDWARE_WHY, "transport %s has not the options %s", run->near.plan->transport,
+  if (transport && transport->lacks_options[step->ask.check] >> step->ask.step & 1) {
+    snprintf(why, HARDWARE_WHY, "transport %s has not the options %s", transport->name,
              step->row->options);
     return why;
   }
-  if ((needs & NEED_GPU) != 0 && gpus->count == 0) {
-    snprintf(why, HARDWARE_WHY, "no GPU at the receiving end: %.900s", gpus->why_none);
+  if (hardware_run_what_memory_lacks(step, why) != NULL)
     return why;
-  }
+  if ((needs & NEED_ONE_HOST) != 0 && run->far.link)
+    return "it runs where both ends are on one host: give no HOST";
   if ((needs & NEED_PERFTEST) != 0 && (tools & NEED_PERFTEST) == 0)
     return "perftest is not at both ends: `apt-get install perftest`, to compare";
   if ((needs & NEED_PERFTEST_RUNS) != 0 && (tools & NEED_PERFTEST_RUNS) == 0)
@@ -173,6 +197,15 @@ static void hardware_run_kill_some(struct step *step, uint64_t began_ns)
   hardware_clients_kill(&step->crowd);
 }
 
+/* Names the program that is to be killed. */
+static const char *hardware_run_say_hung(struct step *step, uint64_t ns)
+{
+  snprintf(step->hung, sizeof(step->hung),
+           "this end's program had not ended after %.3g s (--limit), and was killed: %.700s",
+           (double)ns / 1e9, step->run->near.line);
+  return step->hung;
+}
+
 /* Until the asking program and those beside it have ended, by themselves or because nothing else
  * can come of it. */
 static void hardware_run_wait_for_end(struct step *step)
@@ -180,8 +213,9 @@ static void hardware_run_wait_for_end(struct step *step)
   struct hardware_run *run = step->run;
   struct child *child = &run->near.child;
   const uint32_t times = step->row->times > 0 ? step->row->times : 1;
-  const uint64_t began_ns = app_now_ns(),
-                 until_ns = began_ns + OPEN_NS + ROWS_MOST * times * step->ask.duration_ns;
+  const uint64_t began_ns = app_now_ns(), until_ns = began_ns + step->ask.limit_ns +
+                                                     step->row->seconds * NS_PER_S +
+                                                     ROWS_MOST * times * step->ask.duration_ns;
   const char *why = NULL;
   uint64_t lonely_ns = 0;
 
@@ -203,7 +237,7 @@ static void hardware_run_wait_for_end(struct step *step)
     if (app_signals_stop())
       why = "stopped before it was through";
     else if (app_now_ns() > until_ns)
-      why = "it does not end";
+      why = hardware_run_say_hung(step, app_now_ns() - began_ns);
     else if (lonely_ns != 0 &&
              app_now_ns() - lonely_ns >
                  (hardware_run_has_crashed(&run->far.end.child) ? CRASHED_NS : LONELY_NS))
@@ -212,7 +246,7 @@ static void hardware_run_wait_for_end(struct step *step)
   if (child->has_ended)
     return;
   hardware_child_signal(child, SIGINT);
-  const uint64_t patience_ns = app_now_ns() + STOP_NS;
+  const uint64_t patience_ns = app_now_ns() + (why == step->hung ? HUNG_NS : STOP_NS);
   while (!child->has_ended && app_now_ns() < patience_ns)
     hardware_child_pump(child, LOOK_NS);
   step->given_up = why;
@@ -253,6 +287,15 @@ static void hardware_run_judge_crash(struct step *step, struct json_object *told
   hardware_run_judge(step, VERDICT_FAILED, why);
 }
 
+/* Whether an end says that the transport has nothing of the kind: wrong usage, or unavailable. */
+static bool hardware_run_may_lack(const struct step *step, struct json_object *told)
+{
+  const uint64_t status = bench_link_number(told, "exit_status");
+
+  return (step->row->optional && (status == PST_EXIT_USAGE || status == PST_EXIT_UNAVAILABLE)) ||
+         (step->row->program == RUN_CONTRACT && status == CONTRACT_NOT_TRIED);
+}
+
 static void hardware_run_judge_penstock(struct step *step)
 {
   struct json_object *errors = NULL;
@@ -263,13 +306,21 @@ static void hardware_run_judge_penstock(struct step *step)
       json_object_is_type(errors, json_type_array) && json_object_array_length(errors) > 0
           ? bench_link_text(json_object_array_get_idx(errors, 0), "text")
           : "";
+  if (step->row->optional && hardware_run_may_lack(step, step->peer)) {
+    hardware_run_last_error(step->peer, line, sizeof(line));
+    hardware_run_judge(step, VERDICT_SKIPPED, line);
+    return;
+  }
   hardware_run_last_error(step->near, line, sizeof(line));
   snprintf(why, sizeof(why), "%s",
            text[0] != '\0'   ? text
            : line[0] != '\0' ? line
                              : bench_link_text(step->near, "ended"));
-  hardware_run_judge(
-      step, app_signals_stop() || step->run->far.has_gone ? VERDICT_UNKNOWN : VERDICT_FAILED, why);
+  hardware_run_judge(step,
+                     app_signals_stop() || step->run->far.has_gone ? VERDICT_UNKNOWN
+                     : hardware_run_may_lack(step, step->near)     ? VERDICT_SKIPPED
+                                                                   : VERDICT_FAILED,
+                     why);
 }
 
 /* The row of perftest's table: bytes, iterations, peak, average, millions of messages a second. */
@@ -292,6 +343,8 @@ static void hardware_run_judge_perftest(struct step *step, const char *out)
   hardware_run_judge(step, VERDICT_UNKNOWN, why); /* it is no part of Penstock */
 }
 
+static const char not_tried[] = "penstock-contract does not try such a transport between programs";
+
 /* It may have ended well here, and not there. */
 static void hardware_run_judge_contract(struct step *step, int status)
 {
@@ -299,11 +352,10 @@ static void hardware_run_judge_contract(struct step *step, int status)
   char line[512], why[HARDWARE_WHY];
 
   if (status == CONTRACT_NOT_TRIED) {
-    hardware_run_judge(step, VERDICT_SKIPPED,
-                       "penstock-contract does not try such a transport between programs");
+    hardware_run_judge(step, VERDICT_SKIPPED, not_tried);
     return;
   }
-  if (!is_near && bench_link_number(step->peer, "exit_status") == 0)
+  if (!is_near && (!step->peer || bench_link_number(step->peer, "exit_status") == 0))
     return;
   hardware_run_last_error(is_near ? step->near : step->peer, line, sizeof(line));
   snprintf(why, sizeof(why), "%s: %s", is_near ? "this end" : "the other end", line);
@@ -326,7 +378,8 @@ static void hardware_run_take_end(struct step *step)
   run->near.child.out.bytes = NULL;
   json_object_put(step->near);
   step->near = hardware_told(&run->near, status == 0 ? about : NULL);
-  step->peer = hardware_remote_finish(&run->far, status == 0 ? about : NULL, status < 0);
+  if (step->row->program != RUN_CONTRACT_ALONE)
+    step->peer = hardware_remote_finish(&run->far, status == 0 ? about : NULL, status < 0);
   hardware_run_judge_crash(step, step->near, "this end");
   hardware_run_judge_crash(step, step->peer, "the other end");
   if (step->given_up)
@@ -335,7 +388,7 @@ static void hardware_run_take_end(struct step *step)
                        step->given_up);
   if (step->row->program == RUN_PERFTEST)
     hardware_run_judge_perftest(step, out);
-  else if (step->row->program == RUN_CONTRACT)
+  else if (step->row->program == RUN_CONTRACT || step->row->program == RUN_CONTRACT_ALONE)
     hardware_run_judge_contract(step, status);
   else if (status != 0)
     hardware_run_judge_penstock(step);
@@ -376,15 +429,20 @@ static void hardware_run_step(struct step *step)
     hardware_run_judge(step, VERDICT_SKIPPED, lacks);
     return;
   }
-  if (hardware_remote_start(&run->far, &step->ask, why) < 0) {
+  run->far.has_ended = false;
+  if (step->row->program != RUN_CONTRACT_ALONE &&
+      hardware_remote_start(&run->far, &step->ask, why) < 0) {
     char line[512] = "", whole[HARDWARE_WHY];
     step->peer = hardware_remote_finish(&run->far, NULL, false);
     hardware_run_last_error(step->peer, line, sizeof(line));
     snprintf(whole, sizeof(whole), "%.400s%s%s", why, line[0] != '\0' ? ": " : "", line);
+    if (step->row->program == RUN_CONTRACT && hardware_run_may_lack(step, step->peer))
+      snprintf(whole, sizeof(whole), "%s", not_tried);
     hardware_run_judge(step,
                        run->far.has_gone || app_signals_stop() || step->row->program == RUN_PERFTEST
                            ? VERDICT_UNKNOWN
-                           : VERDICT_FAILED,
+                       : hardware_run_may_lack(step, step->peer) ? VERDICT_SKIPPED
+                                                                 : VERDICT_FAILED,
                        whole);
     return;
   }
@@ -449,14 +507,11 @@ static struct json_object *hardware_run_member_of(struct json_object *object, co
 static struct json_object *hardware_run_step_json(struct step *step)
 {
   struct json_object *object = json_object_new_object();
-  const struct hardware_devices *gpus = &step->run->far.end.has.gpus;
-  const bool has_gpu = ((step->check->needs | step->row->needs) & NEED_GPU) != 0 && gpus->count > 0;
   const double messages = hardware_run_messages_of(step->result);
 
   app_json_put_text(object, "step", step->row->name);
   app_json_put_text(object, "verdict", verdict_names[step->verdict]);
   app_json_put_text(object, "why", step->why);
-  app_json_put_text(object, "gpu", has_gpu ? gpus->all[step->ask.gpu % gpus->count].detail : NULL);
   json_object_object_add(object, "measured", hardware_run_member_of(step->result, "rows"));
   json_object_object_add(object, "requested", hardware_run_member_of(step->result, "request"));
   app_json_put_share(object, "gbps", step->gbps);
@@ -484,63 +539,123 @@ static void hardware_run_add_verdict(const struct step *step, enum hardware_verd
   }
 }
 
-/* Runs all steps of a check on one adapter, for each GPU if the check asks for that. *verdict is
- * the worst of them. */
-static void hardware_run_steps(struct hardware_run *run, const struct hardware_check *check,
-                               uint32_t index, uint32_t adapter, struct json_object *steps,
-                               enum hardware_verdict *verdict, char *why)
+/* Whether a step is left out: another is the same, or the transport does not know of it. */
+static bool hardware_run_is_left_out(const struct step *step, enum hardware_verdict last)
 {
-  const uint32_t gpus =
-      check->each_gpu && run->far.end.has.gpus.count > 0 ? run->far.end.has.gpus.count : 1;
+  const struct hardware_part *transport =
+      hardware_part_of(&step->run->near.has.transports, step->ask.transport);
 
-  *verdict = VERDICT_SKIPPED;
-  for (uint32_t gpu = 0; gpu < gpus; gpu++)
-    for (uint32_t i = 0; hardware_step_of(check, i) != NULL; i++) {
-      struct step step = {.run = run,
-                          .check = check,
-                          .row = hardware_step_of(check, i),
-                          .ask = {.check = index,
-                                  .step = i,
-                                  .adapter = adapter,
-                                  .gpu = gpu,
-                                  .duration_ns = run->near.plan->duration_ns},
-                          .gbps = -1,
-                          .messages_per_second = -1,
-                          .disturbed_seconds = -1};
-      if (run->far.has_gone)
-        hardware_run_judge(&step, VERDICT_UNKNOWN, "the other end has gone");
-      else if (app_signals_stop())
-        hardware_run_judge(&step, VERDICT_UNKNOWN, "stopped before it began");
-      else
-        hardware_run_step(&step);
-      hardware_run_add_verdict(&step, verdict, why);
-      json_object_array_add(steps, hardware_run_step_json(&step));
-      json_object_put(step.result);
-    }
+  return (step->row->not_host && strcmp(step->ask.memory, "host") == 0) ||
+         (step->row->instead && last != VERDICT_SKIPPED) ||
+         (step->row->optional && transport &&
+          (transport->lacks_options[step->ask.check] >> step->ask.step & 1) != 0);
 }
 
-struct json_object *hardware_run_check(struct hardware_run *run, uint32_t index, uint32_t adapter,
-                                       const char *blocked, enum hardware_verdict *verdict)
+/* Runs all steps of a check. *verdict is the worst of them. */
+static void hardware_run_steps(struct hardware_run *run, const struct hardware_check *check,
+                               const struct hardware_ask *of, struct json_object *steps,
+                               enum hardware_verdict *verdict, char *why)
+{
+  enum hardware_verdict last = VERDICT_OK;
+
+  *verdict = VERDICT_SKIPPED;
+  for (uint32_t i = 0; hardware_step_of(check, i) != NULL; i++) {
+    struct step step = {.run = run,
+                        .check = check,
+                        .row = hardware_step_of(check, i),
+                        .ask = *of,
+                        .gbps = -1,
+                        .messages_per_second = -1,
+                        .disturbed_seconds = -1};
+    step.ask.step = i;
+    if (hardware_run_is_left_out(&step, last))
+      continue;
+    if (run->far.has_gone)
+      hardware_run_judge(&step, VERDICT_UNKNOWN, "the other end has gone");
+    else if (app_signals_stop())
+      hardware_run_judge(&step, VERDICT_UNKNOWN, "stopped before it began");
+    else
+      hardware_run_step(&step);
+    last = step.verdict;
+    hardware_run_add_verdict(&step, verdict, why);
+    json_object_array_add(steps, hardware_run_step_json(&step));
+    json_object_put(step.result);
+  }
+}
+
+static struct json_object *hardware_run_check_json(uint32_t index, const struct hardware_ask *of,
+                                                   enum hardware_verdict verdict, const char *why)
 {
   const struct hardware_check *check = &hardware_checks[index];
-  const struct hardware_ask ask = {.adapter = adapter};
-  struct json_object *object = json_object_new_object(), *steps = json_object_new_array();
+  struct json_object *object = json_object_new_object();
+
+  app_json_put_text(object, "check", check->name);
+  app_json_put_text(object, "title", check->title);
+  app_json_put_text(object, "transport", of->transport);
+  app_json_put_text(object, "memory", hardware_check_has_memory(check) ? of->memory : NULL);
+  app_json_put_text(object, "verdict", verdict_names[verdict]);
+  app_json_put_text(object, "why", why);
+  app_json_put_text(object, "remedy", verdict == VERDICT_FAILED ? check->remedy : NULL);
+  return object;
+}
+
+/* What identifies a device, for people: its name, else what the plugin says of it. */
+static void hardware_run_put_device(struct json_object *object, const char *key,
+                                    const struct hardware_parts *parts, const char *part,
+                                    uint32_t number)
+{
+  const struct hardware_device *device =
+      hardware_part_device(hardware_part_of(parts, part), number);
+
+  app_json_put_text(object, key, device ? device->name : NULL);
+}
+
+static struct json_object *hardware_run_finish(struct json_object *object,
+                                               struct json_object *steps, uint64_t ns)
+{
+  app_json_put_number(object, "seconds", (double)ns / 1e9);
+  json_object_object_add(object, "steps", steps);
+  return object;
+}
+
+struct json_object *hardware_run_check(struct hardware_run *run, uint32_t index,
+                                       const struct hardware_ask *of, const char *blocked,
+                                       enum hardware_verdict *verdict)
+{
+  const struct hardware_check *check = &hardware_checks[index];
+  struct json_object *steps = json_object_new_array();
+  const struct hardware_plan *plan = run->near.plan;
   const uint64_t began_ns = app_now_ns();
+  struct hardware_ask ask = *of;
   char why[HARDWARE_WHY] = "";
 
+  ask.check = index;
+  ask.duration_ns = plan->duration_ns;
+  ask.limit_ns = plan->limit_ns;
+  snprintf(ask.path, sizeof(ask.path), "%s", plan->path ? plan->path : "");
   *verdict = VERDICT_UNKNOWN;
   if (blocked)
     snprintf(why, sizeof(why), "%s", blocked);
   else
-    hardware_run_steps(run, check, index, adapter, steps, verdict, why);
-  app_json_put_text(object, "check", check->name);
-  app_json_put_text(object, "title", check->title);
-  app_json_put_text(object, "adapter", hardware_adapter(&run->near.has, &ask)->name);
-  app_json_put_text(object, "peer_adapter", hardware_adapter(&run->far.end.has, &ask)->name);
-  app_json_put_text(object, "verdict", verdict_names[*verdict]);
-  app_json_put_text(object, "why", why);
-  app_json_put_text(object, "remedy", *verdict == VERDICT_FAILED ? check->remedy : NULL);
-  app_json_put_number(object, "seconds", (double)(app_now_ns() - began_ns) / 1e9);
-  json_object_object_add(object, "steps", steps);
-  return object;
+    hardware_run_steps(run, check, &ask, steps, verdict, why);
+  struct json_object *object = hardware_run_check_json(index, &ask, *verdict, why);
+  hardware_run_put_device(object, "adapter", &run->near.has.transports, ask.transport, ask.adapter);
+  hardware_run_put_device(object, "peer_adapter", &run->far.end.has.transports, ask.transport,
+                          ask.adapter);
+  hardware_run_put_device(object, "memory_device",
+                          check->scope == SCOPE_MEMORY ? &run->near.has.memories
+                                                       : &run->far.end.has.memories,
+                          hardware_check_has_memory(check) ? ask.memory : "", ask.gpu);
+  return hardware_run_finish(object, steps, app_now_ns() - began_ns);
+}
+
+struct json_object *hardware_run_skipped(uint32_t check, const struct hardware_ask *of,
+                                         const char *why)
+{
+  struct json_object *object = hardware_run_check_json(check, of, VERDICT_SKIPPED, why);
+
+  for (size_t i = 0; i < 3; i++)
+    app_json_put_text(object, ((const char *[]){"adapter", "peer_adapter", "memory_device"})[i],
+                      NULL);
+  return hardware_run_finish(object, json_object_new_array(), 0);
 }

@@ -20,8 +20,13 @@ struct hardware_run {
   bool can_count;
 };
 
-/* One check between this pair of adapters; `blocked` NULL, or why it cannot be told. */
-struct json_object *hardware_run_check(struct hardware_run *run, uint32_t check, uint32_t adapter,
-                                       const char *blocked, enum hardware_verdict *verdict);
+/* One check of the transport, memory and devices of `of`; `blocked` NULL, or why it cannot be told.
+ */
+struct json_object *hardware_run_check(struct hardware_run *run, uint32_t check,
+                                       const struct hardware_ask *of, const char *blocked,
+                                       enum hardware_verdict *verdict);
+/* One that is not run, since what was asked for cannot be used. */
+struct json_object *hardware_run_skipped(uint32_t check, const struct hardware_ask *of,
+                                         const char *why);
 
 #endif

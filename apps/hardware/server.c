@@ -41,6 +41,20 @@ static struct json_object *hardware_server_devices_json(const struct hardware_de
   return list;
 }
 
+static struct json_object *hardware_server_parts_json(const struct hardware_parts *parts)
+{
+  struct json_object *list = json_object_new_array();
+
+  for (uint32_t i = 0; i < parts->count; i++) {
+    const struct hardware_part *part = &parts->all[i];
+    struct json_object *item = bench_link_object("name", json_object_new_string(part->name));
+    json_object_object_add(item, "why", json_object_new_string(part->devices.why_none));
+    json_object_object_add(item, "devices", hardware_server_devices_json(&part->devices));
+    json_object_array_add(list, item);
+  }
+  return list;
+}
+
 static int hardware_server_refuse(const struct serving *serving, const char *why)
 {
   return bench_link_send(serving->link, bench_link_object("error", json_object_new_string(why)));
@@ -61,39 +75,51 @@ static int hardware_server_greet(const struct serving *serving)
       strcmp(bench_link_text(said, "version"), pst_version()) != 0)
     snprintf(why, sizeof(why), "this is a penstock hardware-check --server of version %s",
              pst_version());
-  else if (strcmp(bench_link_text(said, "transport"), end->plan->transport) != 0)
-    snprintf(why, sizeof(why), "it was started with --transport %.60s; give both the same",
-             end->plan->transport);
   json_object_put(said);
   if (why[0] != '\0') {
     hardware_server_refuse(serving, why);
     return -EPROTO;
   }
   struct json_object *hello = bench_link_object("penstock_hardware_check", json_object_new_int(1));
-  json_object_object_add(hello, "adapters", hardware_server_devices_json(&end->has.adapters));
-  json_object_object_add(hello, "gpus", hardware_server_devices_json(&end->has.gpus));
-  json_object_object_add(hello, "no_gpu", json_object_new_string(end->has.gpus.why_none));
+  json_object_object_add(hello, "transports", hardware_server_parts_json(&end->has.transports));
+  json_object_object_add(hello, "memories", hardware_server_parts_json(&end->has.memories));
   json_object_object_add(hello, "tools", json_object_new_uint64(end->has.tools));
   json_object_object_add(hello, "environment", app_result_environment());
   return bench_link_send(serving->link, hello);
 }
 
-/* Every number is within bounds. */
-static int hardware_server_read_ask(struct json_object *said, struct hardware_ask *ask)
+/* Every number is within bounds, and every name is that of something that this end has. */
+static int hardware_server_read_ask(const struct hardware_end *end, struct json_object *said,
+                                    struct hardware_ask *ask)
 {
-  const char *name = bench_link_text(said, "start");
+  static const char *const paths[] = {"", "auto", "direct", "mapped", "staged"};
+  const char *name = bench_link_text(said, "start"), *path = bench_link_text(said, "path");
   const uint64_t step = bench_link_number(said, "step");
+  const struct hardware_part *transport = hardware_part_of(&end->has.transports,
+                                                           bench_link_text(said, "transport")),
+                             *memory = hardware_part_of(&end->has.memories,
+                                                        bench_link_text(said, "memory"));
+  size_t way = 0;
 
   *ask = (struct hardware_ask){.adapter = (uint32_t)bench_link_number(said, "adapter"),
                                .gpu = (uint32_t)bench_link_number(said, "gpu"),
-                               .duration_ns = bench_link_number(said, "duration_ns")};
+                               .duration_ns = bench_link_number(said, "duration_ns"),
+                               .limit_ns = bench_link_number(said, "limit_ns")};
   while (ask->check < hardware_check_count && strcmp(hardware_checks[ask->check].name, name) != 0)
     ask->check++;
+  while (way < sizeof(paths) / sizeof(paths[0]) && strcmp(paths[way], path) != 0)
+    way++;
   if (ask->check == hardware_check_count || step >= HARDWARE_STEPS ||
       !hardware_step_of(&hardware_checks[ask->check], (uint32_t)step) ||
-      ask->duration_ns > DURATION_MOST_NS)
+      hardware_checks[ask->check].steps[step].program == RUN_CONTRACT_ALONE ||
+      ask->duration_ns > DURATION_MOST_NS || ask->limit_ns > DURATION_MOST_NS ||
+      way == sizeof(paths) / sizeof(paths[0]) || !transport || transport->devices.count == 0 ||
+      (!memory && hardware_checks[ask->check].steps[step].memory_at != AT_CLIENT))
     return -EPROTO;
   ask->step = (uint32_t)step;
+  snprintf(ask->transport, sizeof(ask->transport), "%s", transport->name);
+  snprintf(ask->memory, sizeof(ask->memory), "%s", memory ? memory->name : "");
+  snprintf(ask->path, sizeof(ask->path), "%s", path);
   return 0;
 }
 
@@ -126,7 +152,7 @@ static int hardware_server_serve_step(struct serving *serving, struct json_objec
   struct hardware_ask ask;
   char why[HARDWARE_WHY];
 
-  if (hardware_server_read_ask(said, &ask) < 0)
+  if (hardware_server_read_ask(serving->end, said, &ask) < 0)
     return hardware_server_refuse(serving, "there is no such step");
   if (hardware_serve(serving->end, &ask, serving->link->local, serving->port, why) < 0)
     return hardware_server_refuse(serving, why);
@@ -169,9 +195,7 @@ int hardware_server(struct hardware_end *end, const char *where, bool once)
     return error.exit_status;
   const uint16_t port = pst_node_port(server.node);
   app_log(PST_LOG_INFO,
-          "hardware-check: serving transport %s at port %u, and its steps at the next "
-          "two; ^C ends",
-          end->plan->transport, port);
+          "hardware-check: serving at port %u, and the steps at the next two; ^C ends", port);
   if (end->plan->insecure)
     app_log(PST_LOG_INFO, "hardware-check: --insecure, so whoever reaches its ports can join or "
                           "disturb the run; nothing on them is authenticated or encrypted");

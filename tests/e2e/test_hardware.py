@@ -1,19 +1,26 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""penstock hardware-check on the simulated device: its verdicts, its report, how it ends."""
+"""penstock hardware-check: on the simulated device, on the fake GPU and on a bare host; its verdicts, its report, how it ends."""
 import os
 import pathlib
 import re
+import shutil
 import signal
 import socket
 import unittest
 
-from harness import CONTRACT_PATH, FAKES, Case, free_port, main, wait_until
+from harness import BUILD, FAKES, PROGRAM, Case, free_port, main, wait_until
 
 SIMULATED = os.environ.get("PENSTOCK_SIMVERBS", "")
 BRIEF = ("--duration", "20ms")
-ALL = ["address", "rings", "messages", "ordering", "one-thread", "contract", "scale", "recovery", "cycles", "gpu-send",
-       "gpu", "outage", "readdress"]  # fmt: skip
+VERBS = ["rings", "messages", "ordering", "one-thread", "scale", "recovery", "cycles", "outage", "readdress"]
+PAIR = ["stream", "one-sided", "bench"]
+CUDA = FAKES / "cuda"
+
+
+def fake_gpu(script):
+    return {"LD_LIBRARY_PATH": str(CUDA), "FAKE_CUDA": script}
+
 
 
 def children_of(pid):
@@ -37,8 +44,159 @@ def running_with(pids, word):
     return None
 
 
+class Checking(Case):
+    def check(self, *words, expect=0, brief=BRIEF, **options):
+        """Checks by name, the result and the child; neither its report nor its result names this host."""
+        result, child = self.run_json("hardware-check", *brief, *words, expect=expect, **options)
+        for text in (child.stdout, (self.folder / "out.json").read_text()):
+            leak = re.search(rf"(?i).*\b{re.escape(socket.gethostname())}\b.*", text)
+            self.assertIsNone(leak, leak and leak[0])
+        return {check["check"]: check for check in result["checks"]}, result, child
+
+    def by_pair(self, result):
+        """Verdicts by check, transport and memory."""
+        return {(c["check"], c["transport"], c["memory"]): c["verdict"] for c in result["checks"]}
+
+    def verdicts(self, checks):
+        return {name: check["verdict"] for name, check in checks.items()}
+
+
+class Host(Checking):
+    """What any machine has, and the fake GPU."""
+
+    def test_a_bare_host(self):
+        """Each transport and each pair with host memory; what a transport has not is skipped, and says so."""
+        checks, result, child = self.check("--transport", "loopback,udp", "--memory", "host")
+        pairs = self.by_pair(result)
+        self.assertEqual(pairs, {
+            ("memory", None, "host"): "ok",
+            **{(check, transport, None): "ok" for check in ("address", "contract") for transport in ("loopback", "udp")},
+            **{(check, transport, "host"): "ok" for check in PAIR for transport in ("loopback", "udp")},
+            ("one-sided", "udp", "host"): "skipped"}, child)  # fmt: skip
+        self.assertRegex(child.stdout, "one-sided +skipped +bench: transport udp has no write or read")
+        self.assertRegex(child.stdout, "1 MiB skipped: bench: message: 1048576 B is more than transport udp carries")
+        for check in result["checks"]:
+            for row in (row for step in check["steps"] for row in step["measured"] or [] if row["ok"]):
+                self.assertEqual((row["path"], row["corrupted"]), ("direct", 0), check)
+                if check["check"] == "stream":
+                    self.assertEqual(row["verified"], row["messages_delivered"])
+        contract = next(c for c in result["checks"] if (c["check"], c["transport"]) == ("contract", "udp"))
+        self.assertEqual([(step["step"], step["verdict"]) for step in contract["steps"]],
+                         [("between both ends", "skipped"), ("within one process", "ok")])  # fmt: skip
+
+    def test_what_is_not_usable(self):
+        """It is named with its reason, and the rest runs; nothing that runs is status 3."""
+        checks, result, child = self.check("--transport", "nothing,loopback", "--memory", "host,none", "--check", "address,memory")
+        self.assertEqual(self.by_pair(result), {("memory", None, "host"): "ok", ("address", "nothing", None): "skipped",
+                                                ("address", "loopback", None): "ok"}, child)  # fmt: skip
+        whys = {part["name"]: part["why"] for kind in ("transports", "memories") for part in result["hardware"][kind]}
+        self.assertIsNone(whys["loopback"])
+        self.assertIn("there is no transport 'nothing'", whys["nothing"])
+        self.assertIn("memory none is not used: there is no memory 'none'", child.stdout)
+        result, child = self.run_json("hardware-check", "--transport", "nothing", expect=3)
+        self.assertEqual(([], "failure"), (result["checks"], result["hardware"]["stopped"]))
+        self.assertIn("there is no transport 'nothing'", child.stderr)
+        ethernet = self.run_program("hardware-check", "--transport", "ethernet", expect=3)
+        self.assertRegex(ethernet.stderr, "--device PCI-ADDRESS|ethernet")
+        lost = self.run_program("hardware-check", "--device", "mlx5_77", expect=3)
+        self.assertIn("no transport here lists a device mlx5_77", lost.stderr)
+
+    def test_no_contract_to_run(self):
+        """It is skipped, and says how to have it."""
+        copy = shutil.copy(PROGRAM, self.folder / "penstock")
+        checks, _, child = self.check("--transport", "loopback", "--check", "contract", "--plugin-path", BUILD / "transports",
+                                      "--plugin-path", BUILD / "memory", program=copy, environment={"PATH": "/usr/bin:/bin"})  # fmt: skip
+        self.assertEqual(self.verdicts(checks), {"address": "ok", "contract": "skipped"}, child)
+        self.assertIn("libpenstock-dev", checks["contract"]["why"])
+
+    def gpu(self, memory, script, *words, expect=0):
+        return self.check("--plugin-path", CUDA, "--memory", memory, *words, environment=fake_gpu(script), expect=expect)
+
+    def test_a_gpu(self):
+        """Its contract, and streams and transfers into it and out of it; the result has the path of each."""
+        for memory, script, path in (("cuda", "delay_us=0", "staged"), ("igpu", "integrated=1,delay_us=0", "mapped")):
+            with self.subTest(memory):
+                checks, result, child = self.gpu(memory, script, "--transport", "loopback", "--check", "memory,stream,one-sided,bench")
+                self.assertEqual(set(self.verdicts(checks).values()), {"ok"}, child)
+                self.assertEqual({check["memory"] for check in result["checks"]}, {memory, None})
+                steps = {step["step"]: step for step in checks["stream"]["steps"]}
+                self.assertEqual(list(steps), ["into it", "out of it"])
+                for row in steps["into it"]["measured"]:
+                    self.assertEqual((row["path"], row["verified"]), (path, row["messages_delivered"]), child)
+                    self.assertEqual(bool(row["path_reason"]), path == "staged")
+
+    def test_a_gpu_that_gets_other_bytes(self):
+        """Its contract, streams and transfers each notice."""
+        for check, transport, spoil in (("memory", "loopback", 1), ("stream", "udp", 3), ("one-sided", "loopback", 5)):
+            with self.subTest(check):
+                checks, _, child = self.gpu("cuda", f"delay_us=0,spoil={spoil}", "--transport", transport, "--check", check, expect=1)
+                self.assertEqual(checks[check]["verdict"], "failed", child)
+                self.assertTrue(checks[check]["why"] and checks[check]["remedy"], child)
+
+    def test_the_path_is_expected(self):
+        """One that messages cannot take fails, and says why."""
+        checks, _, child = self.gpu("cuda", "delay_us=0", "--transport", "udp", "--check", "stream", "--path", "direct", expect=1)
+        self.assertEqual(self.verdicts(checks), {"address": "ok", "stream": "failed"}, child)
+        self.assertRegex(checks["stream"]["why"], "direct is not possible: transport udp receives into memory that the CPU can touch")
+        checks, _, child = self.gpu("cuda", "delay_us=0", "--transport", "udp", "--check", "stream", "--path", "staged")
+        self.assertEqual(self.verdicts(checks), {"address": "ok", "stream": "ok"}, child)
+
+    def stopped_or_killed(self, number, check, word, *words):
+        """The check, whose asking program has got this signal."""
+        child = self.start("hardware-check", "--transport", "loopback", "--memory", "host", "--check", check, "--duration", "2s",
+                           *words, "--json", self.folder / "out.json")  # fmt: skip
+        asking = wait_until(lambda: child.poll() is not None or running_with(children_of(child.pid), word), 60, "the step")
+        os.kill(asking, number)
+        self.assertEqual(child.wait(), 1, str(child))
+        found = self.result()["checks"][-1]
+        self.assertEqual(found["verdict"], "failed", str(child))
+        return found, child
+
+    def test_a_program_that_hangs(self):
+        """It is killed, and named with its command line."""
+        found, child = self.stopped_or_killed(signal.SIGSTOP, "memory", "--deadline", "--limit", "500ms")
+        self.assertRegex(found["why"], r"had not ended after .* s \(--limit\), and was killed: .*penstock-contract .*memory-host\.so")
+        self.assertEqual(found["steps"][0]["here"]["ended"], "still running")
+
+    def test_a_program_that_crashes(self):
+        """That of a bench, and that of a contract."""
+        for check, word in (("bench", "1462"), ("contract", "--connect")):
+            with self.subTest(check):
+                found, child = self.stopped_or_killed(signal.SIGABRT, check, word)
+                self.assertRegex(found["why"], "^this end was killed by signal 6", str(child))
+                self.assertTrue(found["remedy"])
+
+    def test_between_hosts(self):
+        """The memory of the receiving end alone; what needs it here, too, is skipped."""
+        port = free_port(3)
+        server = self.start("hardware-check", "--server", "--once", "--plugin-path", CUDA, f"127.0.0.1:{port}",
+                            environment=fake_gpu("delay_us=0"))  # fmt: skip
+        server.wait_line("hardware-check: serving")
+        checks, result, child = self.check("--transport", "udp", "--memory", "cuda", "--check", "stream", f"127.0.0.1:{port}")
+        self.assertEqual(server.wait(), 0, str(server))
+        self.assertEqual([(step["step"], step["verdict"]) for step in checks["stream"]["steps"]],
+                         [("into it", "ok"), ("out of it", "skipped")], child)  # fmt: skip
+        self.assertIn("no memory cuda at this end", checks["stream"]["steps"][1]["why"])
+        self.assertTrue(checks["stream"]["memory_device"])
+        self.assertEqual(result["hardware"]["peer_environment"]["hostname"], "host-1")
+
+    def test_wrong_command_lines(self):
+        for words, why in ((("--check", "ring"), "did you mean 'rings'"),
+                           (("--device", "a,,b"), "--device 'a,,b' is not a list"),
+                           (("--transport", "udp,"), "--transport 'udp,' is not a list"),
+                           (("--duration", "11min"), "at most 10 min"),
+                           (("--limit", "0"), "--limit '0' is not a time"),
+                           (("--path", "stagd"), "did you mean 'staged'"),
+                           (("--memory-option", "a=b"), "--memory-option is for one --memory"),
+                           (("--once",), "--once is for --server"),
+                           (("--server", "--check", "rings"), "the client says what is checked"),
+                           (("1.2.3.4", "--peer-device", "a"), "has its own --device")):  # fmt: skip
+            with self.subTest(words):
+                self.assertRegex(self.run_program("hardware-check", *words, expect=2).stderr, why)
+
+
 @unittest.skipUnless(SIMULATED, "the simulated RDMA device is not built: libibverbs-dev is missing")
-class Hardware(Case):
+class Hardware(Checking):
     fabrics = 0
 
     def setUp(self):
@@ -58,31 +216,24 @@ class Hardware(Case):
                         + "".join(f"  - {{{fault}, on: one}}\n" for fault in faults))  # fmt: skip
         self.fabric = str(path)
 
-    def check(self, *words, expect=0, brief=BRIEF, **options):
-        """Verdicts by name, the result and the child."""
-        options = {**self.prefix(), **options}
-        options["environment"] = {"PATH": CONTRACT_PATH, **options.get("environment", {})}
-        result, child = self.run_json("hardware-check", *brief, *words, expect=expect, **options)
-        for text in (child.stdout, (self.folder / "out.json").read_text()):
-            leak = re.search(rf"(?i).*\b{re.escape(socket.gethostname())}\b.*", text)
-            self.assertIsNone(leak, leak and leak[0])
-        return {check["check"]: check for check in result["checks"]}, result, child
-
-    def verdicts(self, checks):
-        return {name: check["verdict"] for name, check in checks.items()}
+    def check(self, *words, **options):
+        words = words if "--transport" in words else ("--transport", "verbs_rc", *words)
+        return super().check(*words, **{**self.prefix(), **options})
 
     def test_all_on_one_host(self):
-        checks, result, child = self.check("--device", "mlx5_0")
-        self.assertEqual(list(checks), ALL)
+        checks, result, child = self.check("--device", "mlx5_0", "--memory", "host")
+        self.assertEqual(list(checks), ["memory", "address", "contract", *VERBS, *PAIR])
         found = self.verdicts(checks)
-        for name in ("address", "rings", "messages", "ordering", "one-thread", "contract", "scale", "recovery"):
-            self.assertEqual(found[name], "ok", child)
-        for name, why in (("gpu-send", "no GPU"), ("gpu", "no GPU"), ("outage", "--outage"), ("readdress", "--readdress")):
-            self.assertEqual(found[name], "skipped", child)
-            self.assertIn(why, checks[name]["why"])
-        self.assertIn(found["cycles"], ("ok", "skipped"), child)
-        if found["cycles"] == "ok":
+        for name in ("outage", "readdress"):
+            self.assertEqual(found.pop(name), "skipped", child)
+            self.assertIn(f"--{name}", checks[name]["why"])
+        self.assertIn(found.pop("cycles"), ("ok", "skipped"), child)
+        self.assertEqual(set(found.values()), {"ok"}, child)
+        if checks["cycles"]["verdict"] == "ok":
             self.assertGreater(checks["cycles"]["steps"][0]["here"]["a_message"]["instructions"], 10)
+        self.assertEqual([step["step"] for step in checks["stream"]["steps"]], ["into it", "by SEND into it"])
+        self.assertEqual([step["step"] for step in checks["one-sided"]["steps"]],
+                         ["WRITE and READ", "written by a server", "read by a server"])  # fmt: skip
         self.assertRegex(child.stdout, r"other end: mlx5_0 port 1, QP \d+ to QP .*GID 3, 127.0.0.1 \(RoCE v2\): the port's only")
         for step in (step for check in checks.values() for step in check["steps"]):
             for row in step["measured"] or []:
@@ -122,10 +273,11 @@ class Hardware(Case):
         self.assertRegex(checks["address"]["why"], "InfiniBand|link layer|Ethernet")
         self.assertIn("`address`", checks["rings"]["why"])
 
-    def disturbed(self, check, word, disturb, *words):
+    def disturbed(self, check, word, disturb, *words, **options):
         """The check, of which disturb() has disturbed the step whose client has the word."""
+        words = words or ("--transport", "verbs_rc")
         child = self.start("hardware-check", "--device", "mlx5_0", "--check", check, "--duration", "600ms", *words,
-                           "--json", self.folder / "out.json", environment={"PATH": CONTRACT_PATH}, **self.prefix())  # fmt: skip
+                           "--json", self.folder / "out.json", **self.prefix(), **options)  # fmt: skip
         (own,) = wait_until(lambda: children_of(child.pid), 30, "the program")
         step = wait_until(lambda: child.poll() is not None or running_with(children_of(own), word), 60, "the step")
         if child.poll() is None:
@@ -173,12 +325,6 @@ class Hardware(Case):
         self.assertEqual([step["verdict"] for step in checks["scale"]["steps"]], ["ok", "ok", "failed"], child)
         self.assertRegex(checks["scale"]["why"], "client [0-9]+ of 64: status [13]: |an initiator")
         self.assertIn("rdma resource", checks["scale"]["remedy"])
-
-    def test_no_contract_to_run(self):
-        """It is skipped, and says how to have it."""
-        checks, _, child = self.check("--device", "mlx5_0", "--check", "contract", environment={"PATH": "/usr/bin:/bin"})
-        self.assertEqual(self.verdicts(checks), {"address": "ok", "contract": "skipped"}, child)
-        self.assertIn("libpenstock-dev", checks["contract"]["why"])
 
     def test_a_queue_of_two_threads(self):
         """libmlx5 then ends the process."""
@@ -228,56 +374,49 @@ class Hardware(Case):
         self.assertEqual(self.verdicts(checks), {"address": "ok", "outage": "unknown"}, child)
         self.assertRegex(checks["outage"]["why"], "status 1: no such link")
 
-    def gpu(self, script, *words, expect=0):
-        cuda = FAKES / "cuda"
-        environment = {"LD_LIBRARY_PATH": str(cuda), "FAKE_CUDA": script}
-        return self.check("--device", "mlx5_0", "--plugin-path", cuda, "--check", "gpu-send,gpu", *words,
-                          environment=environment, expect=expect)  # fmt: skip
+    def gpu(self, script, checks, expect=0):
+        return self.check("--device", "mlx5_0", "--plugin-path", CUDA, "--memory", "cuda", "--check", checks,
+                          environment=fake_gpu(script), expect=expect)  # fmt: skip
 
     def test_a_gpu(self):
-        checks, _, child = self.gpu("delay_us=0")
-        self.assertEqual(set(self.verdicts(checks).values()), {"ok"}, child)
-        for check in ("gpu-send", "gpu"):
-            for step in checks[check]["steps"]:
-                self.assertTrue(step["gpu"])
-                for row in step["measured"]:
-                    self.assertEqual((row["path"], row["corrupted"]), ("direct", 0))
-                    self.assertEqual(row["verified"], row["messages_delivered"])
+        """Into it and out of it the adapter moves the bytes itself."""
+        checks, result, child = self.gpu("delay_us=0", "stream,one-sided,gpu")
+        self.assertEqual(self.by_pair(result), {
+            ("address", "verbs_rc", None): "ok", ("stream", "verbs_rc", "cuda"): "ok",
+            ("one-sided", "verbs_rc", "cuda"): "ok", ("gpu", "verbs_rc", "cuda"): "ok"}, child)  # fmt: skip
+        self.assertEqual([step["step"] for step in checks["stream"]["steps"]], ["into it", "out of it", "by SEND into it"])
+        for check in ("stream", "gpu"):
+            for row in (row for step in checks[check]["steps"] for row in step["measured"]):
+                self.assertEqual((row["path"], row["corrupted"]), ("direct", 0))
+                self.assertEqual(row["verified"], row["messages_delivered"])
 
     def test_a_gpu_that_gets_other_bytes(self):
         """Without dma-buf messages are copied to it, and this one spoils a copy."""
         self.plant("caps: {dmabuf: false}")
-        checks, _, child = self.gpu("delay_us=0,spoil=3", expect=1)
-        self.assertEqual((checks["address"]["verdict"], checks["gpu"]["verdict"]), ("ok", "failed"), child)
-        step = checks["gpu"]["steps"][0]
+        checks, _, child = self.gpu("delay_us=0,spoil=3", "stream", expect=1)
+        self.assertEqual((checks["address"]["verdict"], checks["stream"]["verdict"]), ("ok", "failed"), child)
+        step = checks["stream"]["steps"][0]
         self.assertEqual({row["path"] for row in step["measured"]}, {"staged"})
         self.assertEqual(sum(row["corrupted"] for row in step["measured"]), 1)
-        self.assertIn("nvidia-smi topo", checks["gpu"]["remedy"])
+        self.assertIn("nvidia-smi topo", checks["stream"]["remedy"])
+
+    def test_a_gpu_that_is_not_kept_up_with(self):
+        """A consumer's queue pair fails while it holds messages."""
+        found = self.disturbed("gpu", "50us", lambda _: self.ctl("qp-error", "--from", "host/mlx5_0"), "--transport", "verbs_rc",
+                               "--plugin-path", CUDA, "--memory", "cuda", environment=fake_gpu("delay_us=0"))  # fmt: skip
+        self.assertEqual(found["steps"][0]["verdict"], "failed", found)
+        self.assertIn("nvidia-peermem", found["remedy"])
 
     def test_a_gpu_that_is_written_by_the_cpu(self):
         """An adapter that puts short messages into the completion, and cannot be told not to."""
         self.plant("vendor: soft-roce, caps: {dmabuf: true, scatter_to_cqe: 32}")
-        checks, _, child = self.gpu("delay_us=0", expect=1)
-        self.assertEqual((checks["address"]["verdict"], checks["gpu-send"]["verdict"]), ("ok", "failed"), child)
-        self.assertIn("operation: write", checks["gpu-send"]["remedy"])
-
-    def test_wrong_command_lines(self):
-        for words, why in ((("--check", "ring"), "'ring' is not one of the checks, did you mean 'rings'|did you mean 'rings'"),
-                           (("--device", "a,,b"), "--device 'a,,b' is not a list"),
-                           (("--duration", "11min"), "at most 10 min"),
-                           (("--once",), "--once is for --server"),
-                           (("--server", "--check", "rings"), "the client says what is checked"),
-                           (("1.2.3.4", "--peer-device", "a"), "has its own --device")):  # fmt: skip
-            with self.subTest(words):
-                self.assertRegex(self.run_program("hardware-check", *words, expect=2).stderr, why)
-
-    def test_no_adapter(self):
-        result, child = self.run_json("hardware-check", "--transport", "nothing", expect=3)
-        self.assertEqual(([], "failure"), (result["checks"], result["hardware"]["stopped"]))
-        self.assertIn("there is no transport 'nothing'", child.stderr)
+        checks, _, child = self.gpu("delay_us=0", "stream", expect=1)
+        self.assertEqual((checks["address"]["verdict"], checks["stream"]["verdict"]), ("ok", "failed"), child)
+        self.assertEqual([step["step"] for step in checks["stream"]["steps"] if step["verdict"] == "failed"], ["by SEND into it"])
+        self.assertIn("operation: write", checks["stream"]["remedy"])
 
     def long_one(self, *words):
-        child = self.start("hardware-check", "--device", "mlx5_0", "--check", "rings", "--duration", "60s",
+        child = self.start("hardware-check", "--transport", "verbs_rc", "--device", "mlx5_0", "--check", "rings", "--duration", "60s",
                            "--json", self.folder / "out.json", *words, **self.prefix())  # fmt: skip
         return child
 
@@ -317,7 +456,7 @@ class Hardware(Case):
         self.assertEqual(self.result()["state"], "running")
 
     def server(self, port, *words):
-        child = self.start("hardware-check", "--server", "--device", "mlx5_0", f"127.0.0.1:{port}", *words, **self.prefix())
+        child = self.start("hardware-check", "--server", "--transport", "verbs_rc", "--device", "mlx5_0", f"127.0.0.1:{port}", *words, **self.prefix())
         child.wait_line("hardware-check: serving")
         return child
 

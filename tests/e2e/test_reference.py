@@ -160,8 +160,8 @@ BESIDE = {
     "penstock get": "penstock serve --root /srv/data --read-only --in-flight 64MiB",
     "penstock put": "penstock serve --root data",
 }  # fmt: skip
-# No adapter is here, and no camera sends.
-STATUS = {"penstock hardware-check": 3, "penstock receive config/udp-camera.yaml": 1}
+# No adapter and no server is here, and no camera sends.
+STATUS = {"penstock hardware-check --device": 3, "penstock hardware-check --insecure": 1, "penstock receive config/udp-camera.yaml": 1}
 
 
 class Examples(Case):
@@ -186,6 +186,8 @@ class Examples(Case):
                          (r"/srv/data", "srv"), (r"/data", "data"), (r"192\.0\.2\.1", "127.0.0.1"),
                          (r"--duration \d+s?", "--duration 0.3"), (r"--count 1000 ", "--count 20 "),
                          (r"(bench (?!.*--server).*)", r"\1 --duration 5ms"),
+                         (r"(hardware-check (?!.*--server).*)", r"\1 --duration 5ms"),
+                         (r"hardware-check --json", "hardware-check --transport loopback --memory host --json"),
                          (r"(penstock run (?!.*--duration).*)", r"\1 --count 1000")):  # fmt: skip
             line = re.sub(old, new, line)
         environment = {**os.environ, "PATH": f"{BUILD}:{os.environ['PATH']}", "TMPDIR": str(self.temporary)}

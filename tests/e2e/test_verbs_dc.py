@@ -9,7 +9,7 @@ import signal
 import subprocess
 import unittest
 
-from harness import CONTRACT_PATH, FAKES, ROOT, Case, child_of, main, random_file, wait_until
+from harness import FAKES, ROOT, Case, child_of, main, random_file, wait_until
 
 SIMULATED = os.environ.get("PENSTOCK_SIMVERBS", "")
 CONFIG = ROOT / "config/verbs-dc.yaml"
@@ -143,7 +143,7 @@ class VerbsDc(Case):
         chosen = ("rings", "messages", "ordering", "one-thread", "contract", "scale", "recovery")
         child = self.run_program("hardware-check", "--transport", "verbs_dc", "--device", "mlx5_0", "--check",
                                  ",".join(chosen), "--duration", "20ms", "--json", self.folder / "out.json",
-                                 environment={"PATH": CONTRACT_PATH}, **self.prefix())  # fmt: skip
+                                 **self.prefix())  # fmt: skip
         checks = {check["check"]: check for check in self.result()["checks"]}
         self.assertEqual({name: check["verdict"] for name, check in checks.items()},
                          dict.fromkeys(("address", *chosen), "ok"), child)  # fmt: skip

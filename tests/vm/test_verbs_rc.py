@@ -241,7 +241,7 @@ class VerbsRc(Streams):
     def test_the_hardware_check(self):
         """One of them, between two machines: it ends in order, and its report names neither."""
         self.remember()
-        words = f"exec {PROGRAM} hardware-check --insecure"
+        words = f"exec {PROGRAM} hardware-check --insecure --transport verbs_rc"
         server = self.guest("b").start(f"{words} --server 10.9.0.2 --once")
         server.await_listener(tcp_listener(18540))
         client = self.guest("a").start(f"{words} 10.9.0.2 --check one-thread --duration 100ms --json report.json")
@@ -250,7 +250,7 @@ class VerbsRc(Streams):
         self.assertNotIn("10.9.0.", text + client.stdout)
         report = json.loads(text)
         self.assertEqual([check["verdict"] for check in report["checks"]], ["ok", "ok"], client)
-        self.assertEqual(report["hardware"]["peer_adapters"][0]["name"], "rxe0")
+        self.assertEqual(report["hardware"]["peer_transports"][0]["found"][0]["name"], "rxe0")
         self.assertRegex(client.stdout, r"other end: rxe0 port 1, .*GID \d+, ipv4-\d+ \(RoCE v2\)")
         self.assert_nothing_left()
 
