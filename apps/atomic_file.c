@@ -124,7 +124,7 @@ static int atomic_file_open_fifo(const struct atomic_file *output)
       return -1;
     }
     if (!is_said)
-      app_log(PST_LOG_INFO, "waiting for who reads the FIFO %s", output->path);
+      app_log(PST_LOG_INFO, "waiting for a reader of the FIFO %s", output->path);
     nanosleep(&pause, NULL);
   }
 }

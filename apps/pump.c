@@ -187,7 +187,7 @@ static void pump_keep_part(struct flow *flow)
   if (rc == 0)
     ops->finish(receiver->sink.state, receiver->handle, NULL);
   else if (rc != -ENODATA)
-    app_log(PST_LOG_ERROR, "stream '%s': what came of it cannot be kept: %s", flow->name,
+    app_log(PST_LOG_ERROR, "stream '%s': the part that arrived cannot be kept: %s", flow->name,
             strerror(-rc));
 }
 
@@ -322,7 +322,7 @@ static int pump_make_stand(struct flow *flow)
     return 0;
   if (rc < 0)
     return app_log_fail(&receiver->error, PST_EXIT_FAILED, rc,
-                        "stream '%s': what came of it cannot be kept: %s", flow->name,
+                        "stream '%s': the part that arrived cannot be kept: %s", flow->name,
                         strerror(-rc));
   return ops->finish ? ops->finish(receiver->sink.state, receiver->handle, &receiver->error) : 0;
 }

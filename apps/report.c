@@ -344,7 +344,7 @@ static void report_judge_stop(struct judged *judged, uint32_t stopped)
   if (!judged->out.sender && !flow->foreign)
     snprintf(why, sizeof(why), "the sender was stopped before its source had ended");
   else
-    snprintf(why, sizeof(why), "stopped by %s before all that was asked for had come",
+    snprintf(why, sizeof(why), "stopped by %s before all that was asked for had arrived",
              app_signals_name());
   report_set_failed(judged, PST_EXIT_FAILED, FINDING_STOPPED, "", why,
                     flow->exit_status != PST_EXIT_OK);

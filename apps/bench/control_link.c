@@ -213,7 +213,7 @@ static void bench_link_hear(struct control_link *link, const struct pst_node_eve
     return;
   }
   bench_link_hang_up(link, -EPROTO,
-                     object ? "it says more than it is asked" : "a message is no object");
+                     object ? "it sent more than it was asked for" : "a message is no object");
   json_object_put(object);
 }
 

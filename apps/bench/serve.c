@@ -186,7 +186,8 @@ static int bench_serve_case(struct serving *serving, struct json_object *said, u
 
   json_object_object_get_ex(said, "case", &asked);
   if (bench_case_read(asked, &serving->c, why, sizeof(why)) < 0) {
-    app_log(PST_LOG_WARN, "bench: %s asks for what cannot be: %s", serving->link->peer, why);
+    app_log(PST_LOG_WARN, "bench: %s asks for an impossible measurement: %s", serving->link->peer,
+            why);
     return bench_serve_answer_error(serving->link, PST_EXIT_FAILED, why);
   }
   int rc = bench_serve_open_case(serving, &port, &error);

@@ -92,7 +92,7 @@ static const char *hardware_run_what_lacks(const struct step *step, char why[HAR
       hardware_part_of(&run->near.has.transports, step->ask.transport);
 
   if (transport && transport->lacks_options[step->ask.check] >> step->ask.step & 1) {
-    snprintf(why, HARDWARE_WHY, "transport %s has not the options %s", transport->name,
+    snprintf(why, HARDWARE_WHY, "transport %s lacks the options %s", transport->name,
              step->row->options);
     return why;
   }
@@ -110,7 +110,8 @@ static const char *hardware_run_what_lacks(const struct step *step, char why[HAR
     return "penstock-contract is not at both ends: it is beside penstock where cmocka was found "
            "(Debian: `apt-get install libpenstock-dev`)";
   if ((needs & NEED_COUNTERS) != 0 && !run->can_count)
-    return "this user or machine has no hardware counters: `sysctl kernel.perf_event_paranoid=2`; a "
+    return "this user or machine has no hardware counters: `sysctl kernel.perf_event_paranoid=2`; "
+           "a "
            "virtual machine may have none";
   if ((needs & NEED_OUTAGE) != 0 && !run->outage)
     return "it takes the link away: allow it by --outage COMMAND, as in --outage 'ip link set dev "
@@ -143,7 +144,7 @@ static void hardware_run_disturb(struct step *step, const char *command)
   step->disturbed_seconds = (double)(app_now_ns() - began_ns) / 1e9;
   if (hardware_child_exit_status(&child) != 0) {
     hardware_child_how_ended(&child, how, sizeof(how));
-    snprintf(why, sizeof(why), "the command that was to disturb: %s: %.600s", how,
+    snprintf(why, sizeof(why), "the command of --outage or --readdress: %s: %.600s", how,
              child.err.length > 0 ? child.err.bytes : "");
     hardware_run_judge(step, VERDICT_UNKNOWN, why);
   }
@@ -191,7 +192,7 @@ static void hardware_run_kill_some(struct step *step, uint64_t began_ns)
   if (hardware_child_exit_status(near) == 0)
     hardware_run_judge(
         step, VERDICT_UNKNOWN,
-        "this end's requests were through before clients were killed: give a longer --duration");
+        "this end's requests had ended before clients were killed: give a longer --duration");
   else if (!near->has_ended && !hardware_run_flows(step, began_ns))
     return;
   hardware_clients_kill(&step->crowd);
@@ -235,7 +236,7 @@ static void hardware_run_wait_for_end(struct step *step)
     if ((run->far.has_ended || run->far.has_gone) && lonely_ns == 0)
       lonely_ns = app_now_ns();
     if (app_signals_stop())
-      why = "stopped before it was through";
+      why = "stopped before it had ended";
     else if (app_now_ns() > until_ns)
       why = hardware_run_say_hung(step, app_now_ns() - began_ns);
     else if (lonely_ns != 0 &&

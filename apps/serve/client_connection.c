@@ -115,7 +115,7 @@ void serve_connection_ask(struct connection *remote, struct ask *ask, uint32_t w
   }
   remote->asks[tagged.tag++] = ask;
   if (serve_encode(&tagged, ask->bytes, sizeof(ask->bytes), &length) < 0) {
-    serve_connection_fail(remote, -EINVAL, "a question that cannot be said");
+    serve_connection_fail(remote, -EINVAL, "a question that cannot be encoded");
     return;
   }
   ask->length = (uint32_t)length;
@@ -139,7 +139,7 @@ static void serve_connection_take_answer(struct connection *remote,
       answer->tag > 0 && answer->tag <= REMOTE_ASKS ? remote->asks[answer->tag - 1] : NULL;
 
   if (!ask || !ask->sent) {
-    serve_connection_break_off(remote, "it belongs to nothing that was asked");
+    serve_connection_break_off(remote, "it answers no question of this client");
     return;
   }
   if (answer->type != ask->wanted && answer->type != SERVE_REFUSE) {

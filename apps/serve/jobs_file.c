@@ -277,7 +277,7 @@ void serve_job_check(struct job *job)
   } else if (!serve_jobs_file_range_is_legal(job, INT64_MAX)) {
     return;
   } else if (serve_jobs_file_goes_on(job) && file->rewritten) {
-    serve_job_refuse(job, -EINVAL, "CHECK: what was summed was written again");
+    serve_job_refuse(job, -EINVAL, "CHECK: bytes that the sum covers were written again");
   } else if (serve_jobs_file_goes_on(job) && (file->summing || job->asked.offset != file->summed)) {
     serve_job_refuse(job, -EINVAL, "CHECK: the sum goes on at %" PRIu64 "%s, not at %" PRIu64,
                      file->summed, file->summing ? " once that is summed" : "", job->asked.offset);

@@ -124,7 +124,7 @@ static void serve_request_filled(struct pattern_work *work, int status)
 
   if (status < 0) {
     place->request->under_way--;
-    serve_request_fail(place->request, status, "the memory makes no pattern: %s",
+    serve_request_fail(place->request, status, "the memory cannot make the pattern: %s",
                        strerror(-status));
   } else {
     serve_request_ask_move(place);
@@ -411,13 +411,14 @@ const struct command app_command_request = {
     .options = OPTION_NODE | OPTION_REQUEST | OPTION_JSON | OPTION_PLUGIN_PATH | OPTION_QUIET |
                OPTION_VERBOSE,
     .summary = "have a `penstock serve` write or read a region of memory, and measure",
-    .help =
-        "Offers a region of host or GPU memory to a `penstock serve`, which writes into the region\n"
-        "(`write`) or reads from it (`read`) by RDMA. Each iteration's bytes are checked where they\n"
-        "arrived. The result goes to standard output. ^C before the end gives status 1.\n"
-        "\n"
-        "Examples:\n"
-        "  penstock request write 127.0.0.1:18530 --size 1MiB --count 1000 --depth 4\n"
-        "  penstock request read 127.0.0.1:18530 --size 64KiB --pieces 10 --duration 10",
+    .help = "Offers a region of host or GPU memory to a `penstock serve`, which writes into the "
+            "region\n"
+            "(`write`) or reads from it (`read`) by RDMA. Each iteration's bytes are checked where "
+            "they\n"
+            "arrived. The result goes to standard output. ^C before the end gives status 1.\n"
+            "\n"
+            "Examples:\n"
+            "  penstock request write 127.0.0.1:18530 --size 1MiB --count 1000 --depth 4\n"
+            "  penstock request read 127.0.0.1:18530 --size 64KiB --pieces 10 --duration 10",
     .run = serve_request_run,
 };

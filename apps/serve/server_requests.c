@@ -169,7 +169,7 @@ void serve_client_message(struct client *client, const void *in_ring, uint64_t l
   else if (asked.type == SERVE_HELLO && !client->welcome)
     serve_client_greet(client, &asked);
   else if (!serve_client_is_request(&requests[asked.type]))
-    serve_client_end(client, -EPROTO, "%s is nothing that a client says",
+    serve_client_end(client, -EPROTO, "%s is no message of a client's",
                      serve_type_name(asked.type));
   else if (client->jobs >= SERVER_WINDOW)
     serve_client_end(client, -EPROTO, "more than %u requests are under way", SERVER_WINDOW);

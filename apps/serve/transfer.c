@@ -271,7 +271,7 @@ void serve_transfer_covered(struct transfer *t, uint64_t offset, uint64_t length
 
   if (rc < 0)
     serve_transfer_fail(t, COPY_CLIENT, rc,
-                        "its chunks came in too wild an order; try a lower --depth");
+                        "its chunks came too far out of order; try a lower --depth");
   t->copy->totals.bytes += t->extents.covered - before;
   t->counted += t->extents.covered - before;
 }

@@ -18,8 +18,10 @@ static void check_sender(struct check *check, struct node *map, const struct pla
                  "ring: 1 is out of range; it takes 2 to 16777216, or 0 for the stream's ring");
   const struct node *sleep = node_value(map, "sleep");
   if (sleep && sender->sleep_ns && !sender->chunk)
-    findings_add(check->findings, &sleep->place,
-                 "sleep: after how many messages is not said; write \"chunk\" beside it");
+    findings_add(
+        check->findings, &sleep->place,
+        "sleep: needs \"chunk\", the number of messages between two pauses; write it beside "
+        "\"sleep\"");
   check_program(check, &schema_sender, map, place, out);
 }
 

@@ -75,7 +75,7 @@ int findings_report(struct findings *findings, struct pst_error *error)
              finding->text);
   }
   if (findings->total > findings->kept)
-    pst_fail(error, PST_EXIT_USAGE, -EINVAL, "and %zu more findings; mend these first",
+    pst_fail(error, PST_EXIT_USAGE, -EINVAL, "and %zu more findings; correct these first",
              findings->total - findings->kept);
   return findings->total > 0 ? -EINVAL : 0;
 }

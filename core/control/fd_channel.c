@@ -128,9 +128,8 @@ bool fd_channel_got_answer(struct connection *peer, int *code)
 /* Nothing is received while earlier descriptors cannot be closed. */
 static bool fd_channel_give_up(struct connection *peer)
 {
-  control_complain(peer->control, PST_LOG_WARN,
-                   "control: no descriptors are taken: " CLOSER_BEHIND);
-  connection_fail(peer, -EBUSY, "takes no descriptors, since closes of earlier ones do not end");
+  control_complain(peer->control, PST_LOG_WARN, "control: refusing descriptors: " CLOSER_BEHIND);
+  connection_fail(peer, -EBUSY, "accepts no descriptors: closing earlier ones has not finished");
   fd_channel_close(peer);
   return false;
 }

@@ -247,7 +247,7 @@ void listener_accept(struct control *control, struct watch *listener)
       continue;
     }
     control_complain(control, PST_LOG_WARN,
-                     "control: turned a connection away: there are %u already",
+                     "control: refused a connection: %u are open, the most that fit",
                      control->peer_count);
     close(fd);
   }

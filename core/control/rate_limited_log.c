@@ -15,7 +15,7 @@ void control_complain(struct control *control, int level, const char *format, ..
 
   if (control->now_ns >= control->complaints_refill_ns) {
     if (control->complaints_hidden > 0)
-      pst_log(PST_LOG_WARN, "control: %u more lines about strange peers were left out",
+      pst_log(PST_LOG_WARN, "control: %u more lines about unknown peers were left out",
               control->complaints_hidden);
     control->complaints_hidden = 0;
     control->complaints_left = COMPLAINTS_AT_ONCE;

@@ -55,7 +55,7 @@ static int stream_check_pairs(const struct control *control, struct pst_error *e
     for (; entry < end && strcmp(entry->name, a->name) == 0; entry++)
       ++*(own->all[entry->item].role == a->role ? &alike : &others);
     if (alike > 1)
-      return pst_fail(error, PST_EXIT_USAGE, -EEXIST, "stream '%s' is there twice", a->name);
+      return pst_fail(error, PST_EXIT_USAGE, -EEXIST, "stream '%s' appears twice", a->name);
     if (control->in_process && others == 0)
       return pst_fail(error, PST_EXIT_USAGE, -EINVAL,
                       "stream '%s' has a %s in this process but no %s", a->name, a->role->name,

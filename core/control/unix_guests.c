@@ -43,7 +43,7 @@ void guests_accept(struct control *control)
 
   if (closer_is_behind()) {
     control_complain(control, PST_LOG_WARN,
-                     "control: nobody is let in at the side-socket: " CLOSER_BEHIND);
+                     "control: refusing connections to the side-socket: " CLOSER_BEHIND);
     listener_rest(control, &control->side_watch, 1);
     return;
   }
@@ -55,7 +55,7 @@ void guests_accept(struct control *control)
       return;
     if (fd == -EACCES) {
       control_complain(control, PST_LOG_WARN,
-                       "control: turned away: a process of user %u at the side-socket", uid);
+                       "control: refused a process of user %u at the side-socket", uid);
     } else if (fd < 0) {
       listener_pause(control, &control->side_watch, 1, fd);
       return;

@@ -34,10 +34,10 @@ static int device_fail_open(const struct config_transport *config, int rc, struc
   for (uint32_t i = 0; i < config->filter_count && at < sizeof(filters); i++)
     at += (size_t)snprintf(filters + at, sizeof(filters) - at, "%s%s",
                            i ? ", " : ", or one of its filters: ", config->filters[i].name);
-  return pst_fail(error, engine_exit_status(rc), rc,
-                  "%s: transport %s%s does not open: %s; `penstock plugins NAME` tells what each "
-                  "needs",
-                  config->plugin.origin, config->plugin.name, filters, strerror(-rc));
+  return pst_fail(
+      error, engine_exit_status(rc), rc,
+      "%s: transport %s%s does not open: %s; `penstock plugins NAME` says what each needs",
+      config->plugin.origin, config->plugin.name, filters, strerror(-rc));
 }
 
 static int device_read_limits(struct engine_device *device, struct pst_error *error)
@@ -47,7 +47,7 @@ static int device_read_limits(struct engine_device *device, struct pst_error *er
   device->limits.struct_size = sizeof(device->limits);
   int rc = device->ops->limits(device->device, &device->limits);
   if (rc < 0)
-    return pst_fail(error, PST_EXIT_UNAVAILABLE, rc, "transport %s tells no limits: %s", name,
+    return pst_fail(error, PST_EXIT_UNAVAILABLE, rc, "transport %s reports no limits: %s", name,
                     strerror(-rc));
   if (device->plan.workers > device->limits.workers_max)
     return pst_fail(error, PST_EXIT_UNAVAILABLE, -ERANGE,

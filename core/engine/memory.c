@@ -31,7 +31,7 @@ static int memory_open_plugin(struct engine_memory *entry, const struct config_p
   if (rc >= 0 || pst_fail_said(error, engine_exit_status(rc), rc) == rc)
     return rc;
   return pst_fail(error, engine_exit_status(rc), rc,
-                  "%s: memory %s does not open: %s; `penstock plugins %s` tells what it needs",
+                  "%s: memory %s does not open: %s; `penstock plugins %s` says what it needs",
                   config->origin, config->name, strerror(-rc), config->name);
 }
 

@@ -22,7 +22,7 @@ int region_data_open(struct region_data *data, const char *what, struct pst_erro
   int rc = engine_memory_open_queue(memory, 16, REGION_BATCH, &data->queue);
   if (rc == 0)
     return 0;
-  return pst_fail(error, PST_EXIT_UNAVAILABLE, rc, "%s: memory %s opens no queue: %s", what,
+  return pst_fail(error, PST_EXIT_UNAVAILABLE, rc, "%s: memory %s cannot open a queue: %s", what,
                   memory->plugin->name, strerror(-rc));
 }
 

@@ -29,7 +29,7 @@ int copy_rows_submit(const struct copy_rows *rows, const struct engine_memory *m
 
   if (rc != -EAGAIN || is_copying)
     return rc;
-  pst_log(PST_LOG_ERROR, "memory %s takes no copy while none is under way: a bug of it",
+  pst_log(PST_LOG_ERROR, "memory %s refuses a copy though none is under way: a bug of that memory",
           memory->plugin->name);
   return -EPROTO;
 }

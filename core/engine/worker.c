@@ -28,7 +28,7 @@ int engine_worker_open(struct engine *engine, struct engine_device *device,
   if (rc < 0 && pst_fail_said(error, PST_EXIT_UNAVAILABLE, rc) == rc)
     return rc;
   if (rc < 0)
-    return pst_fail(error, PST_EXIT_UNAVAILABLE, rc, "transport %s opens no worker %u: %s",
+    return pst_fail(error, PST_EXIT_UNAVAILABLE, rc, "transport %s cannot open worker %u: %s",
                     device->plugin->name, index, strerror(-rc));
   device->next_worker++;
   if (engine_worker_add(engine, device, events, handle, worker) < 0)

@@ -63,8 +63,8 @@ static int check_option(const struct pst_option *table, uint32_t index, struct l
   const uint32_t flags = PST_OPTION_REQUIRED | PST_OPTION_TESTING | PST_OPTION_PAIRS;
 
   if (!loader_name_ok(option->name))
-    return loader_reject(why, -EPROTO,
-                         "option %u: its name is none: write lower case, digits and '_'", index);
+    return loader_reject(
+        why, -EPROTO, "option %u: its name is not valid: write lower case, digits and '_'", index);
   for (uint32_t i = 0; i < index; i++) {
     if (strcmp(table[i].name, option->name) == 0)
       return check_option_breach(why, option, "is in the table twice");
@@ -84,9 +84,9 @@ static int check_option(const struct pst_option *table, uint32_t index, struct l
   if ((option->flags & PST_OPTION_PAIRS) && option->type != PST_OPTION_LIST)
     return check_option_breach(why, option, "has pairs and is no LIST");
   if (option->max && option->min > option->max)
-    return check_option_breach(why, option, "its min is over its max");
+    return check_option_breach(why, option, "its min is above its max");
   if ((option->flags & PST_OPTION_REQUIRED) && option->default_value)
-    return check_option_breach(why, option, "is required and has a default all the same");
+    return check_option_breach(why, option, "is required, and has a default");
   return check_default(option, why);
 }
 
@@ -147,11 +147,12 @@ static int check_rule(const struct pst_description *description, const struct ps
       option_find(description->options, description->option_count, rule->needs);
 
   if (!option || !needs || option == needs)
-    return check_rule_breach(why, index, "it needs two options that are in the table");
+    return check_rule_breach(why, index,
+                             "it names an option that is not in the table, or one option twice");
   if (option->type == PST_OPTION_LIST || needs->type == PST_OPTION_LIST)
     return check_rule_breach(why, index, "an option of it is a LIST, which has no one value");
   if (!check_takes(option, rule->value) || !check_takes(needs, rule->needed))
-    return check_rule_breach(why, index, "a value of it is none that its option takes");
+    return check_rule_breach(why, index, "one of its values is not valid for its option");
   for (size_t i = 0; i < sizeof(rule->reserved) / sizeof(rule->reserved[0]); i++)
     if (rule->reserved[i] || rule->flags & ~(uint32_t)(PST_RULE_UNLESS | PST_RULE_OTHER))
       return loader_reject(why, -EPROTO,
@@ -172,7 +173,7 @@ static int check_rules(const struct pst_description *description, struct loader_
     return 0;
   if (count > RULES_MAX || !rules)
     return loader_reject(why, -EPROTO, "claims %u rules but %s", count,
-                         rules ? "64 are the most" : "has none");
+                         rules ? "64 is the most" : "has none");
   for (uint32_t i = 0; i < count && rc == 0; i++)
     rc = check_rule(description, &rules[i], i, why);
   if (rc < 0)

@@ -182,7 +182,7 @@ static int open_file(const char *path, char real[PATH_MAX], const char *stem,
   rc = constructors_dlopen(real, environment, handle, &said);
   open_note_constructors(path, &said);
   if (rc < 0) {
-    rc = rc == -ENOMEM ? loader_reject(why, rc, "no memory for it") : open_dlopen_reason(why);
+    rc = rc == -ENOMEM ? loader_reject(why, rc, "out of memory for it") : open_dlopen_reason(why);
     goto fail;
   }
   snprintf(symbol, sizeof(symbol), "%s%u", stem, PST_ABI_MAJOR);
@@ -307,7 +307,7 @@ int open_plugin(const char *path, uint32_t kind, const char *name,
     goto fail;
   plugin = plugin_new(kind, name, real, address);
   if (!plugin) {
-    rc = loader_reject(why, -ENOMEM, "no memory for it");
+    rc = loader_reject(why, -ENOMEM, "out of memory for it");
     goto fail;
   }
   open_add_needed(plugin->pub.host, found.needed);
@@ -338,7 +338,7 @@ int open_description(const char *path, uint32_t kind, const char *name,
   elf_check_free(&found);
   rc = check_description(kind, name, address, why);
   if (rc == 0 && !(*real_path = loader_intern(real)))
-    rc = loader_reject(why, -ENOMEM, "no memory for it");
+    rc = loader_reject(why, -ENOMEM, "out of memory for it");
   if (rc < 0) {
     dlclose(handle);
     return rc;

@@ -62,9 +62,10 @@ static int area_adopt(struct pst_area *area, struct engine_memory *memory, const
   int rc = plugin->memory->adopt_region(memory->memory, &adopt, &area->own.region.mem);
   area->own.region.is_open = rc == 0;
   if (rc == -EOPNOTSUPP && !pst_log_last_error()[0])
-    return pst_fail(error, PST_EXIT_UNAVAILABLE, rc,
-                    "%s: memory %s takes no memory but its own; pst_node_alloc() gives some", label,
-                    plugin->name);
+    return pst_fail(
+        error, PST_EXIT_UNAVAILABLE, rc,
+        "%s: memory %s registers only memory that it has allocated; use pst_node_alloc()", label,
+        plugin->name);
   if (rc < 0)
     return pst_fail(error, rc == -EOPNOTSUPP ? PST_EXIT_UNAVAILABLE : PST_EXIT_USAGE, rc,
                     "%s cannot be registered: %s", label,
@@ -136,10 +137,11 @@ int pst_node_alloc(struct pst_node *node, const struct pst_area_params *given,
 
   if (given->struct_size < sizeof(params) || given->length == 0 || given->reserved ||
       (given->access & ~(uint32_t)NODE_REMOTE_ACCESS))
-    return pst_fail(error, PST_EXIT_USAGE, -EINVAL,
-                    "pst_area_params: a length of 0, a struct_size of %u under %zu, an `access` "
-                    "that is not a peer's, or what is reserved is not 0",
-                    given->struct_size, sizeof(params));
+    return pst_fail(
+        error, PST_EXIT_USAGE, -EINVAL,
+        "pst_area_params: a length of 0, a struct_size of %u under %zu, an `access` that is not a "
+        "peer's, or a reserved field is not 0",
+        given->struct_size, sizeof(params));
   memcpy(&params, given, sizeof(params));
   return area_open(node, params.memory, params.memory_options, params.memory_option_count,
                    params.label ? params.label : "area", area_alloc, &params, params.access, area,
@@ -152,10 +154,10 @@ int pst_node_register(struct pst_node *node, const struct pst_register_params *g
   struct pst_register_params params = {0};
 
   if (given->struct_size < sizeof(params) || given->reserved)
-    return pst_fail(error, PST_EXIT_USAGE, -EINVAL,
-                    "pst_register_params: a struct_size of %u under %zu, or what is reserved is "
-                    "not 0",
-                    given->struct_size, sizeof(params));
+    return pst_fail(
+        error, PST_EXIT_USAGE, -EINVAL,
+        "pst_register_params: a struct_size of %u under %zu, or a reserved field is not 0",
+        given->struct_size, sizeof(params));
   memcpy(&params, given, sizeof(params));
   return area_open(node, params.memory, params.memory_options, params.memory_option_count,
                    params.label ? params.label : "area", area_adopt, &params, 0, area, error);

@@ -49,7 +49,7 @@ static void mail_give_up(struct pst_node *node, struct node_mail *mail, int code
 
 static void mail_lose(struct pst_node *node)
 {
-  pst_log(PST_LOG_ERROR, "a peer's control message cannot be kept: %s; its peers are left",
+  pst_log(PST_LOG_ERROR, "a peer's control message cannot be kept: %s; the node leaves its peers",
           strerror(ENOMEM));
   atomic_store(&node->has_lost_mail, true);
   atomic_store_explicit(&node->thread.mailbox.has_mail, true, memory_order_release);
@@ -222,5 +222,5 @@ void mail_read(struct pst_node *node)
   if (!atomic_exchange(&node->has_lost_mail, false))
     return;
   for (struct pst_peer *peer = node->peers; peer; peer = peer->next)
-    peer_leave(peer, PST_CLOSE_ABORT, -ENOMEM, "a control message was lost for want of memory");
+    peer_leave(peer, PST_CLOSE_ABORT, -ENOMEM, "out of memory for a control message");
 }

@@ -228,8 +228,8 @@ static int control_transport_endpoint_connect(struct pst_endpoint *endpoint,
   if (slots == 0 || slots > CONTROL_TRANSPORT_SLOTS_MAX ||
       endpoint->stage != CONTROL_TRANSPORT_OPEN) {
     pst_log(PST_LOG_ERROR,
-            "%s: its address is not 1 to %u slots, or not its first; take the same version of "
-            "Penstock at both ends",
+            "%s: its address does not name 1 to %u slots, or came a second time; take the same "
+            "version of Penstock at both ends",
             endpoint->peer->text, CONTROL_TRANSPORT_SLOTS_MAX);
     return -EPROTO;
   }

@@ -130,8 +130,8 @@ node_make_visible(struct pst_node *node, const struct pst_completion *completion
   int rc = i < n ? area_flush_offered(node) : 0;
   if (rc >= 0)
     return;
-  snprintf(text, sizeof(text),
-           "what peers wrote into a device's memory is not to be seen there: %s", strerror(-rc));
+  snprintf(text, sizeof(text), "the device cannot see what peers wrote into its memory: %s",
+           strerror(-rc));
   node_leave_all(node, rc, text);
 }
 

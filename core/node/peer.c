@@ -80,7 +80,7 @@ static void message_took(struct pst_peer *peer, const struct pst_completion *com
   uint64_t count = completion->u.done.count;
 
   if (count > peer->posted - peer->done) {
-    peer_blame_transport(peer, "ends messages that were not sent",
+    peer_blame_transport(peer, "completes messages that were not sent",
                          "its transport has lost count of messages");
     return;
   }
@@ -330,8 +330,9 @@ void peer_take_message(struct pst_peer *peer, const struct pst_completion *compl
   if (!peer_state_is_in(peer->state) || !region) {
     engine_release(&node->worker, &token, 1);
     if (!region)
-      peer_blame_transport(peer, "delivers from memory that it has not lent, or of another kind",
-                           "its transport delivers from memory that is not lent");
+      peer_blame_transport(
+          peer, "delivers a message from memory that it has not lent, or of another kind",
+          "its transport delivers a message from memory that it has not lent");
     return;
   }
   struct node_entry *entry = peer_tell(peer, PST_NODE_MESSAGE);
@@ -348,7 +349,7 @@ void peer_take_done(struct pst_peer *peer, const struct pst_completion *completi
   }
   if (peer_rma_done(peer, completion))
     return;
-  peer_blame_transport(peer, "ends a request that is not under way",
+  peer_blame_transport(peer, "completes a request that is not under way",
                        "its transport has lost count of requests");
 }
 

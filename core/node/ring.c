@@ -44,8 +44,8 @@ int node_ring_open(struct pst_node *node, struct node_ring *ring, uint32_t peers
   if (rc >= 0 || pst_fail_said(error, PST_EXIT_UNAVAILABLE, rc) == rc)
     return rc;
   return pst_fail(error, PST_EXIT_UNAVAILABLE, rc,
-                  "transport %s opens no ring of %u slots for %s: %s", node->device->plugin->name,
-                  slots, params.label, strerror(-rc));
+                  "transport %s cannot open a ring of %u slots for %s: %s",
+                  node->device->plugin->name, slots, params.label, strerror(-rc));
 }
 
 void node_ring_close(struct pst_node *node, struct node_ring *ring)

@@ -264,7 +264,7 @@ int end_open_queue(const struct session_end *end, const struct engine_memory *me
   int rc = engine_memory_open_queue(memory, batches, pieces, queue);
 
   if (rc < 0)
-    return pst_fail(error, PST_EXIT_UNAVAILABLE, rc, "stream %s: memory %s opens no queue: %s",
+    return pst_fail(error, PST_EXIT_UNAVAILABLE, rc, "stream %s: memory %s cannot open a queue: %s",
                     end->name, memory->plugin->name, strerror(-rc));
   return 0;
 }
@@ -282,7 +282,7 @@ int end_open_endpoint(struct session_end *end, struct pst_endpoint_params *param
   if (rc == 0 || pst_fail_said(error, engine_exit_status(rc), rc) == rc)
     return rc;
   return pst_fail(error, engine_exit_status(rc), rc,
-                  "stream %s: transport %s opens no endpoint: %s", end->name,
+                  "stream %s: transport %s cannot open an endpoint: %s", end->name,
                   end->device->plugin->name, strerror(-rc));
 }
 

@@ -100,7 +100,7 @@ static int ring_try_direct(struct receive_ring *ring, struct region_why *why,
     region_settle_path(&ring->region, &ring->path);
     if (rc < 0 && rc != -EOPNOTSUPP)
       pst_fail(error, PST_EXIT_UNAVAILABLE, rc,
-               "stream %s: transport %s opens no ring of %u slots: %s", ring->stream->name,
+               "stream %s: transport %s cannot open a ring of %u slots: %s", ring->stream->name,
                transport, ring->slots, strerror(-rc));
     if (rc != -EOPNOTSUPP)
       return rc;

@@ -76,7 +76,7 @@ int sender_stage(struct pst_sender *sender, const char *why, uint32_t needs,
   rc = engine_memory_open_queue(sender->memory, STAGING_COPIES, STAGING_PIECES,
                                 &sender->staging->queue);
   if (rc < 0)
-    return sender_staging_fail_open(sender, why, "the memory opens no queue", rc, error);
+    return sender_staging_fail_open(sender, why, "the memory cannot open a queue", rc, error);
   sender->end.path.path = PST_PATH_STAGED;
   snprintf(sender->end.path.via, sizeof(sender->end.path.via), "copy");
   snprintf(sender->end.path.reason, sizeof(sender->end.path.reason), "%.159s", why);

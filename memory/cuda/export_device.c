@@ -22,8 +22,8 @@ static int cuda_export_dmabuf(struct pst_memory *memory, const struct cuda_block
       memory->driver->MemGetHandleForAddressRange(&fd, from, to - from, CUDA_RANGE_DMABUF, 0);
   if (status != CUDA_SUCCESS) {
     cuda_error_log(memory,
-                   "export: no dma-buf of %" PRIu64 " bytes: %s; it takes the open kernel modules "
-                   "of NVIDIA's driver; nvidia-peermem is the other way",
+                   "export: no dma-buf of %" PRIu64
+                   " bytes: %s; load the open kernel modules of NVIDIA's driver, or nvidia-peermem",
                    to - from, cuda_status_text(memory->driver, status).text);
     return status == CUDA_NOT_SUPPORTED ? -EOPNOTSUPP : -EIO;
   }

@@ -153,8 +153,7 @@ int cuda_check_import(const struct pst_memory *memory, const struct pst_export *
     return -EOPNOTSUPP;
   }
   if (from->kind == PST_EXPORT_IPC && from->handle_length != sizeof(struct cuda_ipc)) {
-    cuda_error_log(memory, "import: refused: what came is no export: a handle of another length "
-                           "than CUDA's");
+    cuda_error_log(memory, "import: refused: the handle has not the length of CUDA's");
     return -EINVAL;
   }
   if (from->kind != PST_EXPORT_FD)

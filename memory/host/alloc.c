@@ -25,7 +25,7 @@ static bool host_alloc_huge_pages_suffice(const struct pst_memory *memory, uint6
   if (pages.free >= wanted)
     return true;
   host_info(memory,
-            "a region of %s takes ordinary pages: %" PRIu64 " pages of 2 MiB needed, %" PRIu64
+            "a region of %s uses ordinary pages: %" PRIu64 " pages of 2 MiB needed, %" PRIu64
             " of %" PRIu64 " free",
             host_size_text(length).text, wanted, pages.free, pages.total);
   return false;
@@ -39,7 +39,7 @@ static int host_alloc_take_auto(const struct pst_memory *memory,
   if (host_alloc_huge_pages_suffice(memory, params->length)) {
     if (host_block_huge(memory, HOST_PAGE_2M, false, params, true, block) == 0)
       return 0;
-    host_info(memory, "%s: the free 2 MiB pages were not to be had; ordinary pages instead",
+    host_info(memory, "%s: the free 2 MiB pages cannot be allocated; using ordinary pages",
               params->label);
   }
   return host_block_malloc(memory, params, block);

@@ -123,7 +123,7 @@ int host_import_region(struct pst_memory *memory, const struct pst_export *calle
     return code;
   struct host_block *block = calloc(1, sizeof(*block));
   if (!block)
-    return host_export_refuse_import(memory, -ENOMEM, "no memory for its description");
+    return host_export_refuse_import(memory, -ENOMEM, "out of memory for its description");
   uint64_t lead = from.offset % page_size;
   block->fd = -1;
   block->page_size = page_size;

@@ -25,7 +25,7 @@ int host_queue_open(struct pst_memory *memory, const struct pst_queue_params *pa
 {
   struct pst_queue *made = calloc(1, sizeof(*made));
   if (!made) {
-    host_error(memory, "queue: no memory for its description");
+    host_error(memory, "queue: out of memory for its description");
     return -ENOMEM;
   }
   int code = pst_cpu_queue_begin(&made->cpu, memory, params);
@@ -129,7 +129,7 @@ int host_fence_record(struct pst_memory *memory, struct pst_queue *queue, void *
                       struct pst_fence **fence)
 {
   if (!queue && native) {
-    host_error(memory, "fence: host memory knows no foreign order of work; native must be NULL");
+    host_error(memory, "fence: host memory has no queues of other programs; native must be NULL");
     return -EINVAL;
   }
   *fence = NULL;
@@ -148,7 +148,7 @@ int host_fence_query(struct pst_memory *memory, struct pst_fence *fence)
 {
   if (!fence)
     return 0;
-  host_error(memory, "fence: not one of host memory's, whose fences are all NULL");
+  host_error(memory, "fence: not a fence of host memory, whose fences are all NULL");
   return -EINVAL;
 }
 

@@ -33,7 +33,7 @@ static int host_user_check_params(const struct pst_memory *memory,
                                   const struct pst_adopt_params *params, uint32_t region_size)
 {
   if (params->length == 0 || params->address == 0 || params->length > UINT64_MAX - params->address)
-    return host_user_refuse(memory, params, -EINVAL, "that is no range");
+    return host_user_refuse(memory, params, -EINVAL, "the range is empty or wraps around");
   if (params->fd < -1 || params->reserved || (params->fd == -1 && params->fd_offset != 0))
     return host_user_refuse(memory, params, -EINVAL,
                             "a descriptor is -1 or one that is open, and what is reserved is 0");
@@ -95,8 +95,8 @@ static int host_user_check_descriptor(const struct pst_memory *memory,
   if (seals < 0 || !(seals & F_SEAL_SHRINK))
     return host_user_refuse(
         memory, params, -EINVAL,
-        "its descriptor is no memfd that is sealed against shrinking: memfd_create() "
-        "with MFD_ALLOW_SEALING, then F_ADD_SEALS with F_SEAL_SHRINK");
+        "its descriptor must be a memfd that is sealed against shrinking: memfd_create() with "
+        "MFD_ALLOW_SEALING, then F_ADD_SEALS with F_SEAL_SHRINK");
   if (!host_user_is_mapped_there(&file, params))
     return host_user_refuse(memory, params, -EINVAL,
                             "its descriptor is not mapped there, shared, from fd_offset on");
@@ -125,7 +125,7 @@ int host_adopt_region(struct pst_memory *memory, const struct pst_adopt_params *
     return host_user_refuse(memory, &params, -EFAULT, "not all of it is mapped");
   struct host_block *block = calloc(1, sizeof(*block));
   if (!block)
-    return host_user_refuse(memory, &params, -ENOMEM, "no memory for its description");
+    return host_user_refuse(memory, &params, -ENOMEM, "out of memory for its description");
   *block = (struct host_block){.address = (uint8_t *)first + (params.address - pages.begin),
                                .length = params.length,
                                .page_size = pst_page_size(),

@@ -135,7 +135,7 @@ int cuda_failed(struct pst_memory *memory, const char *call, cuda_status status)
 /* "23.0 MiB of", or what a call takes for itself. */
 static struct cuda_text cuda_error_amount(uint64_t length)
 {
-  struct cuda_text out = {"what it needs of"};
+  struct cuda_text out = {"the memory it needs of"};
   if (length)
     snprintf(out.text, sizeof(out.text), "%.1f MiB of", MIB(length));
   return out;

@@ -24,7 +24,7 @@ struct pst_fence *cuda_fence_take(struct pst_memory *memory)
   if (!fence) {
     fence = calloc(1, sizeof(*fence));
     if (!fence) {
-      cuda_error_log(memory, "fence: no memory for its description");
+      cuda_error_log(memory, "fence: out of memory for its description");
       return NULL;
     }
     cuda_status status = memory->driver->EventCreate(&fence->event, CUDA_EVENT_DISABLE_TIMING |

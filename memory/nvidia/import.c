@@ -37,7 +37,7 @@ static int cuda_import_check(const struct pst_memory *memory, const struct pst_e
                              uint32_t region_size)
 {
   if (!memchr(from->device, '\0', sizeof(from->device)) || region_size < PST_REGION_LEAST) {
-    cuda_error_log(memory, "import: refused: what came is no export: a device's name without end");
+    cuda_error_log(memory, "import: refused: the name of its device does not end");
     return -EINVAL;
   }
   int code = cuda_plugin.check_import(memory, from);
@@ -116,7 +116,7 @@ int cuda_import_region(struct pst_memory *memory, const struct pst_export *calle
     return code;
   struct cuda_block *block = calloc(1, sizeof(*block));
   if (!block) {
-    cuda_error_log(memory, "import: no memory for its description");
+    cuda_error_log(memory, "import: out of memory for its description");
     return -ENOMEM;
   }
   block->fd = -1;

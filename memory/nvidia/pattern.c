@@ -63,7 +63,7 @@ static int cuda_pattern_refuse(const struct pst_queue *queue, const char *call, 
 {
   if (longest >= CUDA_MISMATCH_LENGTH)
     cuda_error_log(queue->memory,
-                   "%s: a message of %" PRIu64 " bytes; less than 4 GiB are looked at", call,
+                   "%s: a message of %" PRIu64 " bytes; patterns are checked below 4 GiB", call,
                    longest);
   else
     cuda_error_log(queue->memory, "%s: a message that lies in no region of this memory", call);

@@ -84,7 +84,7 @@ int cuda_queue_open(struct pst_memory *memory, const struct pst_queue_params *ca
     made->rows = calloc(params.pieces, sizeof(*made->rows));
   }
   if (!made || !made->batch || !made->rows) {
-    cuda_error_log(memory, "queue: no memory for its description");
+    cuda_error_log(memory, "queue: out of memory for its description");
     cuda_queue_free(made);
     return -ENOMEM;
   }

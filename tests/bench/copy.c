@@ -56,7 +56,7 @@ int main(int argc, char **argv)
   size_t stride = (size + 63) / 64 * 64, bytes = (stride * slots + 4095) / 4096 * 4096;
   uint8_t *from = aligned_alloc(4096, bytes), *to = aligned_alloc(4096, bytes);
   if (size == 0 || slots == 0 || !from || !to) {
-    fprintf(stderr, "bench-copy: no memory for %zu slots of %zu B\n", slots, size);
+    fprintf(stderr, "bench-copy: out of memory for %zu slots of %zu B\n", slots, size);
     free(from);
     free(to);
     return 1;

@@ -128,7 +128,7 @@ class OneHost(Ethernet):
             return sum("packets: Got " in line and "Got 0" not in line for line in list(receiver.lines["stderr"]))
 
         with receiver.stopped():
-            sender.wait_line("takes nothing any more")
+            sender.wait_line("stays full")
             before = told()
         wait_until(lambda: told() > before + 1, 60, "messages that came afterwards")  # not what it had already
         sender.signal(signal.SIGINT)

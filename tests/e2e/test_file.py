@@ -92,7 +92,7 @@ class Files(FileCase):
         self.sent.write_bytes(b"a file" * 1000)
         os.mkfifo(self.received)
         child = self.start("run", self.file_config(message="1 KiB"))
-        child.wait_line(f"waiting for who reads the FIFO .*{self.received.name}")
+        child.wait_line(f"waiting for a reader of the FIFO .*{self.received.name}")
         self.assertEqual(self.received.read_bytes(), b"a file" * 1000)
         self.assertEqual(child.wait(), 0, str(child))
 

@@ -299,7 +299,7 @@ class Accounts(Foreign):
 
             def told():
                 send(rtp(1, b"x" * 2000))
-                return child.poll() is not None or any("none is a message" in line for line in child.lines["stderr"])
+                return child.poll() is not None or any("none of them is a message" in line for line in child.lines["stderr"])
 
             def is_read():
                 """A socket that is full takes no message: what lies there is read first."""
@@ -329,7 +329,7 @@ class Accounts(Foreign):
     def test_all_too_long(self):
         child = self.receive(self.foreign_config("rtp", ", silence: 0"))
         self.send_at_once(child, *(rtp(n, b"x" * 2000) for n in range(30)))
-        child.wait_line("none is a message of this stream: of 30 so far 30 are longer")
+        child.wait_line("none of them is a message of this stream: of 30 so far 30 are longer")
         child.signal(signal.SIGINT)
         child.wait()
         stream = self.only_stream(self.result("received.json"))

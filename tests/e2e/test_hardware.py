@@ -360,7 +360,7 @@ class Hardware(Checking):
         self.assertEqual(self.verdicts(checks), {"address": "ok", "readdress": "ok"}, child)
         (step,) = checks["readdress"]["steps"]
         self.assertEqual(step["requested"]["iterations"], 100)
-        self.assertRegex("\n".join(step["peer"]["lines"]), "is elsewhere now")
+        self.assertRegex("\n".join(step["peer"]["lines"]), "has another address now")
 
     def test_an_address_that_is_not_reached(self):
         checks, _, child = self.check("--device", "mlx5_1", "--check", "readdress", "--readdress",

@@ -141,7 +141,7 @@ class Strangers(ServeCase):
             ("raw ff", "LEFT EPROTO"),
             ("raw a1001863", "LEFT EPROTO .*no message type 99"),
             ("raw a20004", "LEFT EPROTO"),
-            ("raw a200040501", "LEFT EPROTO .*DONE is nothing that a client says"),
+            ("raw a200040501", "LEFT EPROTO .*DONE is no message of a client"),
             ("hello 1", "LEFT EPROTO .*HELLO"),
         ):
             with self.subTest(line=line):

@@ -89,7 +89,7 @@ class Verbs(Case):
         """Each end says so, before anything fails; where both have it, or neither, nobody does."""
         path = self.verbs_config()
         has = ("--set", "transport.options.reconnect=20s")
-        ours, theirs = "we have `reconnect`, and the peer has not", "the peer has `reconnect`, and we have not"
+        ours, theirs = "this end has `reconnect`, and the peer has not", "the peer has `reconnect`, and this end has not"
         for sends, receives in ((True, False), (False, True), (True, True), (False, False)):
             with self.subTest(sends=sends, receives=receives):
                 receiver = self.start("receive", path, *has * receives, **self.prefix())
@@ -228,7 +228,7 @@ class Verbs(Case):
                     self.assertTrue(filecmp.cmp(root / "a", self.folder / "b", shallow=False))
                 if words:
                     self.assertIn(words, str(server))
-                self.assertRegex(str(server), "mlx5_0 port 1 is elsewhere now: ")
+                self.assertRegex(str(server), "mlx5_0 port 1 has another address now: ")
                 os.kill(child_of(server.pid), signal.SIGINT)
                 self.assertEqual(server.wait(), 0, str(server))
 

@@ -75,7 +75,7 @@ class VerbsDc(Case):
         receiver = self.start("receive", *self.ends(mtu=512), **self.prefix())
         sender = self.start("send", *self.ends(), "--count", "1000", **self.prefix())
         self.assertEqual((sender.wait(), receiver.wait()), (1, 1), f"{sender}{receiver}")
-        self.assertRegex(str(sender), "path MTU is 512 bytes, and ours is 4096; both ends need the same: set `mtu` to 512")
+        self.assertRegex(str(sender), "path MTU is 512 bytes at the peer, and 4096 here; both ends need the same: set `mtu` to 512")
 
     def test_served_files_and_regions(self):
         root = self.folder / "root"
@@ -103,7 +103,7 @@ class VerbsDc(Case):
         receiver.wait_line(r"Got \d{2,}")
         for times in (1, 2):
             self.lose_target(1000)
-            wait_until(lambda count=times: f"{sender}{receiver}".count("is made anew as") == count, 30, "another target")
+            wait_until(lambda count=times: f"{sender}{receiver}".count("is replaced by") == count, 30, "another target")
         os.kill(child_of(sender.pid), signal.SIGINT)
         self.assertEqual((sender.wait(), receiver.wait()), (0, 0), f"{sender}{receiver}")
         stream = self.only_stream(self.result())
@@ -122,7 +122,7 @@ class VerbsDc(Case):
                                       ("put", address, self.folder / "b", "--to", "c")), 1):  # fmt: skip
             self.lose_target(8)
             said += self.run_program(*what, *SERVING, **self.prefix()).stderr
-            wait_until(lambda count=times: f"{said}{server}".count("is made anew as") == count, 30, "another target")
+            wait_until(lambda count=times: f"{said}{server}".count("is replaced by") == count, 30, "another target")
         self.assertTrue(filecmp.cmp(root / "a", root / "c", shallow=False))
         os.kill(child_of(server.pid), signal.SIGINT)
         self.assertEqual(server.wait(), 0, str(server))
@@ -148,7 +148,7 @@ class VerbsDc(Case):
         self.assertEqual({name: check["verdict"] for name, check in checks.items()},
                          dict.fromkeys(("address", *chosen), "ok"), child)  # fmt: skip
         skipped = {step["step"]: step["why"] for step in checks["messages"]["steps"] if step["verdict"] == "skipped"}
-        self.assertEqual(skipped["4 queue pairs"], "transport verbs_dc has not the options qps=4")
+        self.assertEqual(skipped["4 queue pairs"], "transport verbs_dc lacks the options qps=4")
         self.assertIn("by SEND", skipped)
         self.assertEqual([(step["clients"], step["requested"]["iterations"]) for step in checks["scale"]["steps"]],
                          [(1, 100), (16, 100), (64, 100)])  # fmt: skip

@@ -72,10 +72,11 @@ static int dg_connect_blob_check(const struct dg_endpoint *endpoint, const struc
     return dg_connect_refuse(endpoint, "it is not one of \"" DG_WIRE
                                        "\"; both ends need transports of this wire form");
   if (blob->is_receiver == (endpoint->receiver != NULL))
-    return dg_connect_refuse(endpoint, endpoint->receiver ? "we receive, and it does not send"
-                                                          : "we send, and it does not receive");
+    return dg_connect_refuse(endpoint, endpoint->receiver
+                                           ? "this end receives, and the peer does not send"
+                                           : "this end sends, and the peer does not receive");
   if (blob->framing != endpoint->device->framing)
-    return dg_connect_refuse(endpoint, "its `framing` is not ours; give both ends the same");
+    return dg_connect_refuse(endpoint, "both ends have another `framing`; give them the same");
   /* The sender's to judge, who tells the receiver: one fault, one error. */
   if (endpoint->sender && (blob->family == 4) != (endpoint->family == AF_INET))
     return dg_connect_refuse(endpoint,
@@ -156,8 +157,8 @@ static int dg_connect_choose(const struct dg_endpoint *endpoint, const struct dg
       return 0;
   }
   if (blob->count == 0)
-    return dg_connect_refuse(endpoint,
-                             "the receiver has no address; give it a `device`, or us `to`");
+    return dg_connect_refuse(
+        endpoint, "the receiver has no address; set its option `device`, or the sender's `to`");
   dg_connect_address_of(endpoint, blob, 0, address);
   return 0;
 }

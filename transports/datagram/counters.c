@@ -15,14 +15,15 @@ static void dg_counters_tell_useless(struct dg_endpoint *endpoint)
   if (rx->told_useless || useless < DG_USELESS_MIN)
     return;
   rx->told_useless = true;
-  DG_TELL(endpoint, PST_LOG_WARN,
-          "datagrams come, and none is a message of this stream: of %lu so far %lu are longer "
-          "than `message` (%lu bytes), %lu have a bad header, %lu a bad checksum, %lu another "
-          "source, SSRC or payload type, %lu a number too far ahead or back; compare `framing`, "
-          "`message`, `source`, `ssrc` and `payload_type` with the sender's",
-          counts->datagrams, counts->too_long, endpoint->message_max, counts->bad_header,
-          counts->bad_checksum, counts->not_ours + counts->wrong_nonce + counts->displaced,
-          counts->too_late + counts->too_far + rx->flow.holds);
+  DG_TELL(
+      endpoint, PST_LOG_WARN,
+      "datagrams arrive, and none of them is a message of this stream: of %lu so far %lu are "
+      "longer than `message` (%lu bytes), %lu have a bad header, %lu a bad checksum, %lu another "
+      "source, SSRC or payload type, %lu a number too far ahead or back; compare `framing`, "
+      "`message`, `source`, `ssrc` and `payload_type` with the sender's",
+      counts->datagrams, counts->too_long, endpoint->message_max, counts->bad_header,
+      counts->bad_checksum, counts->not_ours + counts->wrong_nonce + counts->displaced,
+      counts->too_late + counts->too_far + rx->flow.holds);
 }
 
 /* Somebody sends in the sender's name: says so once. */

@@ -178,12 +178,13 @@ int eth_port_make_mempool(struct eth_port *port, uint32_t count, uint32_t room,
   if (eth_assign_keep_mempool(port, *mempool) == 0)
     return 0;
   if (why != ENOMEM)
-    return ETH_PORT_REFUSE(port, -why, "DPDK makes no pool of buffers%s: %s", eal_words(),
+    return ETH_PORT_REFUSE(port, -why, "DPDK cannot create a pool of buffers%s: %s", eal_words(),
                            strerror(why));
-  return ETH_PORT_REFUSE(port, -ENOMEM,
-                         "no memory for %u buffers of %u bytes in DPDK's; make `descriptors` or "
-                         "`mtu` smaller, or grant more huge pages",
-                         count, room);
+  return ETH_PORT_REFUSE(
+      port, -ENOMEM,
+      "out of memory for %u buffers of %u bytes in DPDK's; make `descriptors` or `mtu` smaller, "
+      "or grant more huge pages",
+      count, room);
 }
 
 int eth_port_make_keeper(struct eth_port *port, struct rte_mempool **keeper)
@@ -197,7 +198,8 @@ int eth_port_make_keeper(struct eth_port *port, struct rte_mempool **keeper)
   *keeper = eth_keeper_make(name, rte_eth_dev_socket_id(port->id));
   if (eth_assign_keep_mempool(port, *keeper) == 0)
     return 0;
-  return ETH_PORT_REFUSE(port, -ENOMEM, "DPDK makes no pool for what is sent%s", eal_words());
+  return ETH_PORT_REFUSE(port, -ENOMEM, "DPDK cannot create a pool for sent packets%s",
+                         eal_words());
 }
 
 static int eth_assign_give_own(struct eth_port *port, struct eth_rxq *queue, uint32_t inboxes,

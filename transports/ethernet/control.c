@@ -30,10 +30,10 @@ static void eth_control_tell_event(const struct eth_port *port,
   if (event->kind == ETH_NEIGHBOUR_MOVED)
     ETH_PORT_LOG(port, PST_LOG_INFO, "%s has the MAC %s now, and had %s", text, mac, before);
   else if (event->kind == ETH_NEIGHBOUR_TWO)
-    ETH_PORT_LOG(port, PST_LOG_WARN,
-                 "two answer for %s: %s, which is used, and %s; give each host an address of its "
-                 "own",
-                 text, before, mac);
+    ETH_PORT_LOG(
+        port, PST_LOG_WARN,
+        "two hosts answer for %s: %s, which is used, and %s; give each host an address of its own",
+        text, before, mac);
   else
     ETH_PORT_LOG(port, PST_LOG_WARN,
                  "%s claims %s, which is this port's address; give one of them another `address`",

@@ -277,7 +277,8 @@ static int eth_kernel_judge_route(const struct eth_kernel *kernel, const struct 
         "another network namespace, or on another host",
         text, kernel->netdev_name);
   else
-    eth_kernel_say(why, "the route to %s by %s is no unicast one; see `ip route get %s oif %s`",
+    eth_kernel_say(why,
+                   "the route to %s by %s is not a unicast route; see `ip route get %s oif %s`",
                    text, kernel->netdev_name, text, kernel->netdev_name);
   return -EHOSTUNREACH;
 }
@@ -487,7 +488,8 @@ int eth_kernel_step(struct eth_kernel *kernel, uint64_t now_ns, uint8_t mac[ETH_
   eth_kernel_print(kernel->next_hop, hop);
   eth_kernel_say(
       why,
-      "%s, the next hop to %s, does not answer on %s; see `ip neigh show dev %s` and `ping -I %s %s`",
+      "%s, the next hop to %s, does not answer on %s; see `ip neigh show dev %s` and `ping -I %s "
+      "%s`",
       hop, text, kernel->netdev_name, kernel->netdev_name, kernel->netdev_name, hop);
   return -EHOSTUNREACH;
 }

@@ -298,9 +298,10 @@ static int eth_pool_make_mempool(struct eth_pool *pool, const struct eth_pool_pa
     return 0;
   eth_pool_order_free(order);
   rte_mempool_free(pool->mempool);
-  return PST_REFUSE(pool->ring->worker->device->dg.host, -EACCES,
-                    "the kernel tells no physical addresses of the ring, which the device needs: "
-                    "be root, or use vfio-pci with an IOMMU");
+  return PST_REFUSE(
+      pool->ring->worker->device->dg.host, -EACCES,
+      "the kernel hides the ring's physical addresses, which the device needs: be root, or use "
+      "vfio-pci with an IOMMU");
 }
 
 int eth_pool_open(struct pst_ring *ring, const struct eth_pool_params *params,
@@ -335,12 +336,12 @@ int eth_pool_open(struct pst_ring *ring, const struct eth_pool_params *params,
     free(made->spare_memory);
     free(made);
     if (rc != -ENOMEM)
-      return PST_REFUSE(host, rc, "DPDK makes no pool of the ring's slots%s: %s", eal_words(),
-                        strerror(-rc));
-    return PST_REFUSE(host, rc,
-                      "no memory for the mbufs of %u slots, 256 bytes each, in DPDK's; make `ring` "
-                      "smaller",
-                      ring->cpu.params.slots);
+      return PST_REFUSE(host, rc, "DPDK cannot create a pool of the ring's slots%s: %s",
+                        eal_words(), strerror(-rc));
+    return PST_REFUSE(
+        host, rc,
+        "out of memory for the mbufs of %u slots, 256 bytes each, in DPDK's; make `ring` smaller",
+        ring->cpu.params.slots);
   }
   ring->cpu.slots.free_count = 0; /* all are the pool's */
   *pool = made;

@@ -266,7 +266,7 @@ void eth_port_add_own_rule(struct eth_port *port, struct pst_endpoint *endpoint)
   rte_spinlock_unlock(&port->control_lock);
   if (error.message)
     DG_TELL(&endpoint->dg, PST_LOG_INFO,
-            "the driver refuses a flow rule for the sender (%s): what comes by another queue is "
+            "the driver refuses a flow rule for the sender (%s): messages from another queue are "
             "copied",
             error.message);
 }

@@ -350,8 +350,8 @@ static uint32_t eth_send_give_up(struct pst_endpoint *endpoint, uint32_t n)
     return 0;
   if (!tx->told_full)
     DG_TELL(&endpoint->dg, PST_LOG_WARN,
-            "the queue of port %s takes nothing any more (the link is %s): what is sent meanwhile "
-            "is dropped and counted as device_full; is the peer there, and does it receive?",
+            "the queue of port %s stays full (the link is %s): messages are dropped and counted as "
+            "device_full; is the peer there, and does it receive?",
             endpoint->worker->device->port->identity,
             endpoint->worker->device->port->is_up ? "up" : "down");
   tx->told_full = true;

@@ -66,9 +66,9 @@ static int lb_connect_address_check(const struct pst_endpoint *endpoint,
   if (in->mode != (uint32_t)device->mode)
     return lb_connect_refuse(endpoint, "its option `mode` is not ours; give both ends the same");
   if ((endpoint->roles & PST_ROLE_SENDER) && !((in->roles & PST_ROLE_RECEIVER) && in->slots))
-    return lb_connect_refuse(endpoint, "we send, and it does not receive");
+    return lb_connect_refuse(endpoint, "this end sends, and the peer does not receive");
   if ((endpoint->roles & PST_ROLE_RECEIVER) && !(in->roles & PST_ROLE_SENDER))
-    return lb_connect_refuse(endpoint, "we receive, and it does not send");
+    return lb_connect_refuse(endpoint, "this end receives, and the peer does not send");
   return 0;
 }
 

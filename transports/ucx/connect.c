@@ -24,9 +24,9 @@ static int ucx_connect_check_roles(const struct pst_endpoint *endpoint, uint32_t
   const uint32_t roles = endpoint->cpu.params.roles;
 
   if ((roles & PST_ROLE_SENDER) && !(roles & PST_ROLE_RECEIVER) && !(flags & UCX_ADDRESS_RECEIVES))
-    return ucx_connect_refuse(endpoint, "we send, and it does not receive");
+    return ucx_connect_refuse(endpoint, "this end sends, and the peer does not receive");
   if ((roles & PST_ROLE_RECEIVER) && !(roles & PST_ROLE_SENDER) && !(flags & UCX_ADDRESS_SENDS))
-    return ucx_connect_refuse(endpoint, "we receive, and it does not send");
+    return ucx_connect_refuse(endpoint, "this end receives, and the peer does not send");
   return 0;
 }
 
@@ -71,7 +71,7 @@ static int ucx_connect_choose_mode(struct pst_endpoint *endpoint, const struct u
              "the peer's process cannot be watched (pidfd_open: %s): its death shows by the "
              "control channel alone. Allow pidfd_open (Linux 5.3) in the sandbox",
              strerror(-rc));
-  return rc == -EPROTO ? ucx_connect_refuse(endpoint, "its process has no number") : 0;
+  return rc == -EPROTO ? ucx_connect_refuse(endpoint, "the peer's address has no process id") : 0;
 }
 
 int ucx_endpoint_connect(struct pst_endpoint *endpoint, const struct pst_blob *blob)

@@ -40,7 +40,7 @@ int ucx_probe(const struct pst_host *host, struct pst_probe *probe)
     status = ucp_init(&params, NULL, &context);
   ucx_log_keep(NULL, 0);
   if (status != UCS_OK) {
-    snprintf(probe->reason, sizeof(probe->reason), "UCX %s opens nothing: %s%s%.150s",
+    snprintf(probe->reason, sizeof(probe->reason), "UCX %s cannot start: %s%s%.150s",
              ucp_get_version_string(), ucs_status_string(status), warning[0] ? "; " : "", warning);
     snprintf(probe->remedy, sizeof(probe->remedy), "%s", ucx_status_remedy(status));
     return ucx_status_errno(status);
@@ -79,7 +79,7 @@ static int ucx_device_init(struct pst_device *device, const struct pst_options *
   ucp_config_release(config);
   if (status != UCS_OK) {
     device->context = NULL;
-    return PST_REFUSE(host, ucx_status_errno(status), "UCX %s opens nothing: %s%s%s; %s",
+    return PST_REFUSE(host, ucx_status_errno(status), "UCX %s cannot start: %s%s%s; %s",
                       ucp_get_version_string(), ucs_status_string(status), said[0] ? ": " : "",
                       said, ucx_status_remedy(status));
   }
@@ -108,9 +108,9 @@ static int ucx_device_measure_address(struct pst_device *device)
   status = ucp_worker_create(device->context, &params, &worker);
   ucx_log_keep(NULL, 0);
   if (status != UCS_OK)
-    return PST_REFUSE(device->host, ucx_status_errno(status), "UCX opens no worker: %s%s%s; %s",
-                      ucs_status_string(status), warning[0] ? ": " : "", warning,
-                      ucx_status_remedy(status));
+    return PST_REFUSE(device->host, ucx_status_errno(status),
+                      "UCX cannot create a worker: %s%s%s; %s", ucs_status_string(status),
+                      warning[0] ? ": " : "", warning, ucx_status_remedy(status));
   status = ucp_worker_get_address(worker, &address, &length);
   if (status == UCS_OK)
     ucp_worker_release_address(worker, address);

@@ -175,8 +175,9 @@ int ucx_endpoint_address(struct pst_endpoint *endpoint, struct pst_blob *address
   ucs_status_t status = ucp_worker_get_address(endpoint->link->ucp, &own, &length);
 
   if (status != UCS_OK)
-    return UCX_REFUSE(endpoint, ucx_status_errno(status), "UCX gives no address: %s; %s",
-                      ucs_status_string(status), ucx_status_remedy(status));
+    return UCX_REFUSE(endpoint, ucx_status_errno(status),
+                      "UCX cannot read its worker's address: %s; %s", ucs_status_string(status),
+                      ucx_status_remedy(status));
   head.flags = (device->shares ? UCX_ADDRESS_SHARES : 0u) |
                (ring && !ring->by_cpu ? UCX_ADDRESS_FETCHES : 0u) |
                (roles & PST_ROLE_RECEIVER ? UCX_ADDRESS_RECEIVES : 0u) |

@@ -130,11 +130,11 @@ static void ucx_linger_give_up(struct ucx_linger *keeper)
   for (const struct ucx_link *link = keeper->worker.leaving; link; link = link->next)
     count++;
   if (count)
-    UCX_LOG(
-        device, PST_LOG_WARN,
-        "%u peers that live have taken nothing for %llu ms and are not told that we close: they "
-        "hear it from the control channel, or when this process ends; `linger` says how long",
-        count, (unsigned long long)(device->linger_ns / 1000000));
+    UCX_LOG(device, PST_LOG_WARN,
+            "%u peers are alive and have accepted nothing for %llu ms. They learn from the control "
+            "channel, or from the end of this process, that this end has closed; `linger` sets the "
+            "time",
+            count, (unsigned long long)(device->linger_ns / 1000000));
   ucx_links_free(&keeper->worker);
 }
 

@@ -97,7 +97,7 @@ static int ucx_link_open_ucp(struct ucx_link *link, const char *label)
     status = ucp_worker_get_efd(link->ucp, &link->efd);
   if (status != UCS_OK)
     return PST_REFUSE(worker->device->host, ucx_status_errno(status),
-                      "%s: UCX opens no worker: %s; %s", label, ucs_status_string(status),
+                      "%s: UCX cannot create a worker: %s; %s", label, ucs_status_string(status),
                       ucx_status_remedy(status));
   return 0;
 }
@@ -150,8 +150,8 @@ static int ucx_link_connect_ep(struct ucx_link *link, enum ucx_line line, const 
   if (sleep_fd >= 0)
     epoll_ctl(sleep_fd, EPOLL_CTL_DEL, link->efd, NULL);
   return PST_REFUSE(link->worker->device->host, ucx_status_errno(status),
-                    "%s: UCX makes no connection to the peer: %s; %s", label,
-                    ucs_status_string(status), ucx_status_remedy(status));
+                    "%s: UCX cannot connect to the peer: %s; %s", label, ucs_status_string(status),
+                    ucx_status_remedy(status));
 }
 
 int ucx_link_connect(struct ucx_link *link, const void *address, size_t length)
@@ -265,9 +265,11 @@ static void ucx_link_tell_given_up(struct pst_worker *worker)
 {
   assert(worker->untold_count > 0);
   worker->untold_count--;
-  UCX_LOG(worker->device, PST_LOG_WARN,
-          "more than %u peers that live take nothing: one of them is not told that we have closed",
-          UCX_UNTOLD_MAX);
+  UCX_LOG(
+      worker->device, PST_LOG_WARN,
+      "more than %u peers are alive and accept nothing: one of them does not learn that this end "
+      "has closed",
+      UCX_UNTOLD_MAX);
 }
 
 void ucx_links_step(struct pst_worker *worker, uint64_t now_ns)

@@ -144,7 +144,7 @@ int ucx_path_lost(const struct ucx_link *link, char *text, size_t size)
              lost);
   else
     snprintf(text, size,
-             "the peer's UCX has no shared memory, we have %s; give both ends the same `tls`",
+             "the peer's UCX has no shared memory, this end has %s; give both ends the same `tls`",
              lost);
   return link->peer.is_here ? PST_LOG_INFO : PST_LOG_WARN;
 }

@@ -78,7 +78,7 @@ static ucs_status_t ucx_receive_run(struct ucx_link *link, const struct ucx_head
                                     const uint8_t *data, size_t bytes)
 {
   if ((uint64_t)header->count * header->length != bytes)
-    return ucx_receive_refuse(link, "messages whose lengths are not what came");
+    return ucx_receive_refuse(link, "messages whose lengths do not add up to the bytes received");
   for (uint32_t i = 0; i < header->count; i++) {
     struct ucx_arrival *arrival =
         ucx_receive_begin(link, header, header->position + i, header->length);
@@ -103,7 +103,7 @@ static ucs_status_t ucx_receive_list(struct ucx_link *link, const struct ucx_hea
   for (uint32_t i = 0; i < header->count; i++) {
     memcpy(&record, data + i * sizeof(record), sizeof(record));
     if (record.length > bytes - (size_t)(at - data))
-      return ucx_receive_refuse(link, "a list whose messages are longer than what came");
+      return ucx_receive_refuse(link, "a list whose messages are longer than the bytes received");
     struct ucx_arrival *arrival =
         ucx_receive_begin(link, header, header->position + i, record.length);
     if (!arrival)
@@ -132,7 +132,7 @@ static ucs_status_t ucx_receive_part(struct ucx_link *link, const struct ucx_hea
   }
   if (!arrival || arrival->link || arrival->length != header->length || bytes > arrival->left ||
       !pst_range_holds(arrival->length, header->offset, bytes))
-    return ucx_receive_refuse(link, "a part that is of no message");
+    return ucx_receive_refuse(link, "a part that belongs to no message");
   memcpy(pst_cpu_slot(endpoint->cpu.ring, arrival->slot) + header->offset, data, bytes);
   arrival->left -= bytes;
   return UCS_OK;
@@ -234,7 +234,7 @@ static ucs_status_t ucx_receive_bye(struct ucx_link *link, const struct ucx_head
   if (is_answer || (link->stage.name != UCX_CONNECTING && link->stage.name != UCX_JOINED))
     return UCS_OK;
   if (header->position > link->endpoint->rx.share.granted)
-    return ucx_receive_refuse(link, "an end behind more messages than it had credit for");
+    return ucx_receive_refuse(link, "a BYE that counts more messages than it had credit for");
   ucx_enter(link, (struct ucx_stage){
                       .name = UCX_LEFT,
                       .left = {.total = header->position,

@@ -36,7 +36,7 @@ int ucx_mr_pack(struct pst_device *device, struct pst_mr *mr, struct pst_blob *b
   if (mr->memh)
     status = ucp_rkey_pack(device->context, mr->memh, &packed, &size);
   if (status != UCS_OK)
-    return PST_REFUSE(device->host, ucx_status_errno(status), "UCX packs no key: %s; %s",
+    return PST_REFUSE(device->host, ucx_status_errno(status), "UCX cannot pack a key: %s; %s",
                       ucs_status_string(status), ucx_status_remedy(status));
   if (sizeof(key) + size > blob->capacity) {
     ucp_rkey_buffer_release(packed);

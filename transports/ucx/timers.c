@@ -51,7 +51,7 @@ static void ucx_timers_check_waiting(struct pst_endpoint *endpoint, uint64_t now
       now_ns - endpoint->waits_since_ns < endpoint->cpu.params.timeout_ns)
     return;
   UCX_TELL(endpoint, PST_LOG_INFO,
-           "the peer has answered nothing for %llu ms and is given up; `timeout` says how long",
+           "the peer has not answered for %llu ms, and counts as lost; `timeout` sets the time",
            (unsigned long long)(endpoint->cpu.params.timeout_ns / 1000000));
   ucx_link_end(link, -ETIMEDOUT);
 }

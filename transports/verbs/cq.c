@@ -35,7 +35,7 @@ int vb_cq_grow(struct pst_worker *worker, uint32_t wanted, const char *label)
       "%s: no room for %u completions in a completion queue (%s; it has %d, and the device at "
       "most %d; `ibv_devinfo -v`: max_cqe): fewer endpoints on a worker, smaller rings, or fewer "
       "requests",
-      label, wanted, rc ? strerror(rc) : "ibv_resize_cq gave less than it was asked for",
+      label, wanted, rc ? strerror(rc) : "ibv_resize_cq granted less than was requested",
       worker->cq->cqe, device->attr.max_cqe);
   return -ENOSPC;
 }

@@ -33,7 +33,7 @@ const char *vb_port_state(const struct vb_port *port)
   case IBV_PORT_DOWN:
     return "down";
   case IBV_PORT_INIT:
-    return port->is_ethernet ? "not active" : "not yet seen by a subnet manager";
+    return port->is_ethernet ? "not active" : "not configured by a subnet manager";
   default:
     return "not active";
   }

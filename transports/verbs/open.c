@@ -33,16 +33,17 @@ static int vb_open_check_membership(const struct pst_device *device)
     return 0;
   const unsigned pkey = be16toh(entry);
   if ((pkey & PKEY_BASE) == 0) {
-    VB_LOG(device, PST_LOG_ERROR,
-           "%s port %u: entry %u of the port's P_Key table (`pkey_index`) is empty: the subnet "
-           "manager has made the port no member there; see /sys/class/infiniband/%s/ports/%u/pkeys "
-           "and its partitions (`partitions.conf` of opensm)",
-           open->info->name, open->port->number, index, open->info->name, open->port->number);
+    VB_LOG(
+        device, PST_LOG_ERROR,
+        "%s port %u: entry %u of the port's P_Key table (`pkey_index`) is empty: the subnet "
+        "manager has not made the port a member of it; see "
+        "/sys/class/infiniband/%s/ports/%u/pkeys and its partitions (`partitions.conf` of opensm)",
+        open->info->name, open->port->number, index, open->info->name, open->port->number);
     return -ENODEV;
   }
   VB_LOG(device, PST_LOG_DEBUG, "%s port %u: P_Key 0x%04x, %s", open->info->name,
          open->port->number, pkey,
-         pkey & PKEY_FULL ? "a full member" : "a limited member, which hears full ones alone");
+         pkey & PKEY_FULL ? "a full member" : "a limited member, which reaches full members alone");
   return 0;
 }
 
@@ -183,7 +184,7 @@ int vb_device_place(struct pst_device *device, struct vb_port_address *place)
     if (rc < 0)
       atomic_store(&device->place_changes, true);
     else if (vb_open_is_elsewhere(&device->place, &now))
-      VB_LOG(device, PST_LOG_INFO, "%s port %u is elsewhere now: LID %u, MTU %u, %s",
+      VB_LOG(device, PST_LOG_INFO, "%s port %u has another address now: LID %u, MTU %u, %s",
              device->open.info->name, device->open.port->number, now.lid, vb_mtu_bytes(now.mtu),
              now.reason);
     if (rc == 0)

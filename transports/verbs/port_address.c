@@ -62,10 +62,11 @@ int vb_port_address_read(const struct pst_host *host, const struct vb_open *open
   int rc = vb_port_address_choose(host, open, port, place);
   free(port);
   if (rc == 0 && !open->port->is_ethernet && place->lid == 0) {
-    host->log(host, PST_LOG_ERROR,
-              "%s port %u has no LID: no subnet manager has come by; see `sminfo`, or start one "
-              "(`opensm`)",
-              open->info->name, open->port->number);
+    host->log(
+        host, PST_LOG_ERROR,
+        "%s port %u has no LID: no subnet manager has configured it; see `sminfo`, or start one "
+        "(`opensm`)",
+        open->info->name, open->port->number);
     rc = -EADDRNOTAVAIL;
   }
   return rc;

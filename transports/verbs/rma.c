@@ -52,8 +52,8 @@ int vb_remote_open(struct pst_endpoint *endpoint, const struct pst_blob *blob,
 
   if (!is_ours || (access & ~(uint32_t)VB_REMOTE_ACCESS) || address > UINT64_MAX - length) {
     VB_LOG(endpoint->device, PST_LOG_ERROR,
-           "%s: what the peer says of its memory is not verbs_rc's; both ends need the same "
-           "transport and version",
+           "%s: the description of the peer's memory is not one of verbs_rc's; both ends need the "
+           "same transport and version",
            endpoint->label);
     return -EPROTO;
   }

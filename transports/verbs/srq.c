@@ -58,7 +58,7 @@ static int vb_srq_create(const struct vb_domain *domain, void *context, uint32_t
   if (attr.attr.max_wr < least || attr.attr.max_sge < 1) {
     ibv_destroy_srq(made);
     VB_LOG(device, PST_LOG_ERROR,
-           "ibv_create_srq on %s gave less than it was asked for: %u of %u receives, of %u pieces, "
+           "ibv_create_srq on %s granted less than was requested: %u of %u receives, of %u pieces, "
            "where %u receives are needed; a smaller `ring`, or leave out `srq`",
            device->open.info->name, attr.attr.max_wr, *size, attr.attr.max_sge, least);
     return -ENOSPC;

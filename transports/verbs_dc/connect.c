@@ -31,7 +31,8 @@ static int dc_connect_check_mtu(const struct dc_endpoint *dc, const struct dc_bl
   if (peer->mtu == dc->home.mtu)
     return 0;
   snprintf(why, sizeof(why),
-           "its path MTU is %u bytes, and ours is %u; both ends need the same: set `mtu` to %u",
+           "the path MTU is %u bytes at the peer, and %u here; both ends need the same: set `mtu` "
+           "to %u",
            vb_mtu_bytes((enum ibv_mtu)peer->mtu), vb_mtu_bytes((enum ibv_mtu)dc->home.mtu),
            vb_mtu_bytes((enum ibv_mtu)vb_smaller(peer->mtu, dc->home.mtu)));
   return dc_connect_refuse(dc, -EXDEV, why);
@@ -65,8 +66,8 @@ static int dc_connect_check(const struct dc_endpoint *dc, const struct pst_blob 
   if (peer->is_sender != own.is_receiver || peer->is_receiver != own.is_sender)
     return dc_connect_refuse(dc, -EPROTO,
                              own.is_sender
-                                 ? "we send, and it does not receive, or sends too"
-                                 : "it sends, and we do not receive, or the other way round");
+                                 ? "this end sends, and the peer does not receive, or sends, too"
+                                 : "one end sends, and the other does not receive");
   if (peer->is_ethernet != own.is_ethernet)
     return dc_connect_refuse(
         dc, -EXDEV, "one end is on Ethernet (RoCE), the other on InfiniBand; choose other devices");

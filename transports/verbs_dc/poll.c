@@ -146,7 +146,7 @@ static void dc_poll_take_word(struct dc_endpoint *dc, const struct ibv_wc *wc)
     break;
   case DC_CREDIT:
     if (!dc_poll_take_credit(dc, value))
-      dc_fail(&dc->endpoint, -EPROTO, "the peer gave more credit than a peer has");
+      dc_fail(&dc->endpoint, -EPROTO, "the peer granted more credit than it may");
     break;
   case DC_FAREWELL:
     dc_left(dc, 0);
@@ -155,7 +155,7 @@ static void dc_poll_take_word(struct dc_endpoint *dc, const struct ibv_wc *wc)
     dc_left(dc, -ECONNRESET);
     break;
   default:
-    dc_fail(&dc->endpoint, -EPROTO, "the peer said a word that is not verbs_dc's");
+    dc_fail(&dc->endpoint, -EPROTO, "the peer sent a control word that verbs_dc does not have");
   }
   vb_pend(&dc->endpoint);
 }

@@ -135,8 +135,8 @@ static void dc_target_replace(struct pst_worker *worker, struct vb_srq *shared)
   dc_worker_of(worker)->targets_made++;
   VB_LOG(
       worker->device, PST_LOG_WARN,
-      "%s: target %u has failed (IBV_EVENT_QP_FATAL), and is made anew as %u, of which its peers "
-      "hear; see the kernel's log (`dmesg`) for why",
+      "%s: target %u has failed (IBV_EVENT_QP_FATAL), and is replaced by %u, which its peers are "
+      "told;  see the kernel's log (`dmesg`) for why",
       worker->device->open.info->name, number, shared->target->qp_num);
   dc_target_tell_address(worker, shared);
 }

@@ -303,7 +303,7 @@ static void rc_cm_answer(struct pst_endpoint *endpoint)
     return;
   }
   VB_LOG(endpoint->device, PST_LOG_WARN,
-         "%s: another than its peer asked by rdma_cm to be connected, and was refused",
+         "%s: refused a request of rdma_cm that came from another end than the peer",
          endpoint->label);
   rc_cm_turn_away(cm->id);
   cm->id = NULL;

@@ -52,22 +52,23 @@ static int rc_connect_check(const struct pst_endpoint *endpoint, const struct ps
     return rc_connect_refuse(
         endpoint, -EPROTO,
         "it is not one of verbs_rc's; both ends need the same transport and version");
-  snprintf(qps, sizeof(qps), "it has `qps: %u`, and we have %u; both need the same", peer->lanes,
-           own->lanes);
+  snprintf(qps, sizeof(qps), "the peer has `qps: %u`, and this end %u; both need the same",
+           peer->lanes, own->lanes);
   const struct {
     bool differs;
     int error;
     const char *why;
   } faults[] = {
       {peer->is_sender != own->is_receiver || peer->is_receiver != own->is_sender, -EPROTO,
-       own->is_sender ? "we send, and it does not receive, or sends too"
-                      : "it sends, and we do not receive, or the other way round"},
+       own->is_sender ? "this end sends, and the peer does not receive, or sends, too"
+                      : "one end sends, and the other does not receive"},
       {peer->is_cm != own->is_cm, -EPROTO,
-       own->is_cm ? "it has `connection: exchange`, and we have rdma_cm; both need the same"
-                  : "it has `connection: rdma_cm`, and we have exchange; both need the same"},
+       own->is_cm
+           ? "the peer has `connection: exchange`, and this end rdma_cm; both need the same"
+           : "the peer has `connection: rdma_cm`, and this end exchange; both need the same"},
       {peer->sends != own->sends, -EPROTO,
-       own->sends ? "it has `operation: write`, and we have send; both need the same"
-                  : "it has `operation: send`, and we have write; both need the same"},
+       own->sends ? "the peer has `operation: write`, and this end send; both need the same"
+                  : "the peer has `operation: send`, and this end write; both need the same"},
       {peer->lanes != own->lanes, -EPROTO, qps},
       {peer->is_split != own->is_split, -EPROTO,
        "one end answers its peer by a queue pair of its own, and the other does not; both ends "
@@ -93,8 +94,8 @@ static void rc_connect_check_reconnect(const struct pst_endpoint *endpoint,
            "%s: %s; the connection ends the first time it fails; give both ends `reconnect`, or "
            "neither",
            endpoint->label,
-           peer->reconnects ? "the peer has `reconnect`, and we have not"
-                            : "we have `reconnect`, and the peer has not");
+           peer->reconnects ? "the peer has `reconnect`, and this end has not"
+                            : "this end has `reconnect`, and the peer has not");
 }
 
 /* A second connection to the same queue pair would never be answered. The number of one that is

@@ -128,11 +128,11 @@ static int rc_qp_create_lane(struct pst_endpoint *endpoint, const struct ibv_qp_
 
   rc_qp_name(endpoint, which, label);
   if (!made && errno == EOPNOTSUPP && rc_qp_needs_device_writes(endpoint)) {
-    VB_LOG(device, PST_LOG_ERROR,
-           "%s: %s cannot be told to write small SENDs into a GPU itself: libmlx5.so.1 has no "
-           "mlx5dv_create_qp (rdma-core 19); install it, take `operation: write`, or `path: "
-           "staged`",
-           label, device->open.info->name);
+    VB_LOG(
+        device, PST_LOG_ERROR,
+        "%s: %s cannot be kept from writing small SENDs by the CPU: libmlx5.so.1 has no "
+        "mlx5dv_create_qp (rdma-core 19); install it, take `operation: write`, or `path: staged`",
+        label, device->open.info->name);
     return -EOPNOTSUPP;
   }
   if (!made) {
@@ -151,11 +151,12 @@ static int rc_qp_create_lane(struct pst_endpoint *endpoint, const struct ibv_qp_
   rc_qp_list_missing(endpoint, want, given, missing, sizeof(missing));
   if (missing[0]) {
     ibv_destroy_qp(made);
-    VB_LOG(device, PST_LOG_ERROR,
-           "%s: ibv_create_qp on %s gave less than it was asked for: %s; a smaller `ring`, fewer "
-           "`requests` (of a node: `depth`, `messages`) or `pieces`, so that it is enough; its "
-           "driver should refuse instead: a newer rdma-core, driver or firmware may",
-           label, device->open.info->name, missing);
+    VB_LOG(
+        device, PST_LOG_ERROR,
+        "%s: ibv_create_qp on %s granted less than was requested: %s; use a smaller `ring`, fewer "
+        "`requests` (of a node: `depth`, `messages`) or `pieces`, so that it is enough; its "
+        "driver should refuse instead: a newer rdma-core, driver or firmware may",
+        label, device->open.info->name, missing);
     return -ENOSPC;
   }
   *qp = made;

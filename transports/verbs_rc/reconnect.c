@@ -378,7 +378,7 @@ static void rc_reconnect_not_had_again(struct pst_endpoint *endpoint)
       "the connection that failed could not be re-established within `reconnect`: the peer, or the "
       "path to it, is gone%s%s%s",
       endpoint->rc->stage.again.by_ns == endpoint->rc->reconnect.last_by_ns
-          ? "; it was had before, and nothing got through but what is short: see the MTU of "
+          ? "; it was re-established before, and only short packets got through: see the MTU of "
             "every link (`ping -M do -s`)"
           : "",
       status[0] ? "; by rdma_cm: " : "", status);

@@ -41,15 +41,16 @@ void rc_tell_slow(struct pst_device *device)
       !vb_counters_slow(&device->port_before, &device->port_now, text, sizeof(text)))
     return;
   device->has_told_slow = true;
-  VB_LOG(device, PST_LOG_WARN,
-         "%s port %u: the link is slow: since it was opened packets were sent again or discarded: "
-         "%s (other programs' are in these). Check: %s",
-         open->info->name, open->port->number, text,
-         open->port->is_ethernet
-             ? "flow control (PFC) and ECN of the adapters' and the switches' priority, the one "
-               "that `traffic_class` or `service_level` names; cables and their errors (`ethtool "
-               "-S`)"
-             : "cables and their errors (`ibqueryerrors`); routes that others fill");
+  VB_LOG(
+      device, PST_LOG_WARN,
+      "%s port %u: the link is slow: since it was opened packets were sent again or discarded: %s "
+      "(those of other programs included). Check: %s",
+      open->info->name, open->port->number, text,
+      open->port->is_ethernet
+          ? "flow control (PFC) and ECN of the adapters' and the switches' priority, the one "
+            "that `traffic_class` or `service_level` names; cables and their errors (`ethtool "
+            "-S`)"
+          : "cables and their errors (`ibqueryerrors`); routes that others fill");
 }
 
 /* Of port and host, since the device was opened; other programs' share is in them, too. */

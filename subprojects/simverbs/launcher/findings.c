@@ -58,6 +58,7 @@ int findings_report(struct findings *findings)
     return ENOMEM;
   }
   if (findings->total > findings->kept)
-    fprintf(stderr, "and %zu more findings; mend these first\n", findings->total - findings->kept);
+    fprintf(stderr, "and %zu more findings; correct these first\n",
+            findings->total - findings->kept);
   return findings->total ? EINVAL : 0;
 }

@@ -38,7 +38,7 @@ void sim_events_push(struct sim_events *events, const struct ibv_async_event *ev
 {
   struct node *node = malloc(sizeof(*node));
   if (!node) {
-    fab_log(1, "no memory for an event: it is lost");
+    fab_log(1, "out of memory for an event: it is lost");
     return;
   }
   node->event = *event;

@@ -117,7 +117,7 @@ int late_queue_open(struct pst_memory *memory, const struct pst_queue_params *ca
   }
   struct pst_queue *made = calloc(1, sizeof(*made));
   if (!made) {
-    late_error(memory, "queue: no memory for its description");
+    late_error(memory, "queue: out of memory for its description");
     return -ENOMEM;
   }
   made->memory = memory;

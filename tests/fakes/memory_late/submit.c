@@ -73,7 +73,7 @@ static int job_new(struct pst_queue *queue, enum late_work work, const char *cal
     return -EAGAIN;
   struct late_job *made = calloc(1, sizeof(*made) + n * sizeof(made->pieces[0]));
   if (!made) {
-    late_error(queue->memory, "%s: no memory for %" PRIu64 " pieces", call, n);
+    late_error(queue->memory, "%s: out of memory for %" PRIu64 " pieces", call, n);
     return -ENOMEM;
   }
   made->work = work;

@@ -295,7 +295,7 @@ static void findings_are_bounded(void **state)
   assert_int_equal(
       config_load_text(text, strlen(text), "t.yaml", NULL, 0, &test_catalog, &config, &error),
       -EINVAL);
-  assert_string_equal(pst_log_last_error(), "and 10 more findings; mend these first");
+  assert_string_equal(pst_log_last_error(), "and 10 more findings; correct these first");
 }
 
 static void without_an_error_to_fill(void **state)

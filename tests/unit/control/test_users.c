@@ -217,7 +217,7 @@ static void test_another_user_at_the_socket(void **state)
   int rc = connect(side, (struct sockaddr *)&address, sizeof(address));
   become(0);
   assert_int_equal(rc, 0);
-  log_wait("turned away: a process of user 65534");
+  log_wait("refused a process of user 65534");
   assert_true(plain_closed(side));
   close(side);
   close(fd);
@@ -457,7 +457,7 @@ static void test_closes_that_are_held_up(void **state)
   assert_int_equal(got.type, WIRE_BYE);
   assert_non_null(strstr(got.text, "takes no descriptors"));
   int late = side_open(port, true, &guest);
-  log_wait("nobody is let in at the side-socket");
+  log_wait("refusing connections to the side-socket");
   assert_int_equal(control_beat(sender->control, out, &totals), 0);
   end_wait(receiver, SEEN_BEAT, in, 0);
 

@@ -136,7 +136,7 @@ static void one_that_does_not_open_says_why(void **state)
   assert_int_equal(engine_memory_open(&engine, &ours, &memory, &error), -EINVAL);
   assert_int_equal(error.exit_status, PST_EXIT_USAGE);
   assert_non_null(strstr(error.text, "t.yaml:3:1: memory shelf does not open: Invalid argument; "
-                                     "`penstock plugins shelf` tells what it needs"));
+                                     "`penstock plugins shelf` says what it needs"));
   error = (struct pst_error)PST_ERROR_INIT;
   fake.open = -ENODEV;
   fake.said = "memory shelf: no boards";

@@ -184,7 +184,7 @@ static void no_queue_has_a_cause(void **state)
   fake.queue = -ENOMEM;
   assert_int_equal(region_data_open(&data, "area a", &error), -ENOMEM);
   assert_non_null(
-      strstr(error.text, "area a: memory shelf opens no queue: Cannot allocate memory"));
+      strstr(error.text, "area a: memory shelf cannot open a queue: Cannot allocate memory"));
   assert_ptr_equal(data.queue, queue); /* untouched */
   (void)state;
 }

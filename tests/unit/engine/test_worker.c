@@ -253,7 +253,7 @@ static void a_worker_that_does_not_open_has_a_cause(void **state)
   (void)state;
   world.answer = -ENODEV;
   assert_int_equal(engine_worker_open(&engine, &device, &events, &other, &error), -ENODEV);
-  assert_non_null(strstr(error.text, "transport pigeon opens no worker 1"));
+  assert_non_null(strstr(error.text, "transport pigeon cannot open worker 1"));
   assert_null(other.handle);
   assert_int_equal(engine.worker_count, 1);
   assert_int_equal(device.next_worker, 1);

@@ -77,13 +77,15 @@ static const struct row rows[] = {
      "option 'depth': its set of flags is unknown to ABI 1; build it with this host's headers, or "
      "install a newer host"},
     {"no_help", T, -EPROTO, "option 'depth': has no help text"},
-    {"min_over_max", T, -EPROTO, "option 'depth': its min is over its max"},
-    {"required_default", T, -EPROTO, "option 'depth': is required and has a default all the same"},
+    {"min_over_max", T, -EPROTO, "option 'depth': its min is above its max"},
+    {"required_default", T, -EPROTO, "option 'depth': is required, and has a default"},
     {"pairs_no_list", T, -EPROTO, "option 'depth': has pairs and is no LIST"},
-    {"rule_unknown", T, -EPROTO, "rule 0: it needs two options that are in the table"},
-    {"rule_itself", T, -EPROTO, "rule 0: it needs two options that are in the table"},
+    {"rule_unknown", T, -EPROTO,
+     "rule 0: it names an option that is not in the table, or one option twice"},
+    {"rule_itself", T, -EPROTO,
+     "rule 0: it names an option that is not in the table, or one option twice"},
     {"rule_list", T, -EPROTO, "rule 0: an option of it is a LIST, which has no one value"},
-    {"rule_value", T, -EPROTO, "rule 0: a value of it is none that its option takes"},
+    {"rule_value", T, -EPROTO, "rule 0: one of its values is not valid for its option"},
     {"rule_flags", T, -EPROTO,
      "rule 0: its set of flags is unknown to ABI 1; build it with this host's headers, or install "
      "a newer host"},
@@ -91,7 +93,7 @@ static const struct row rows[] = {
      "rule 0: its set of flags is unknown to ABI 1; build it with this host's headers, or install "
      "a newer host"},
     {"rule_defaults", T, -EPROTO, "rule 0: the defaults break it"},
-    {"many_rules", T, -EPROTO, "claims 65 rules but 64 are the most"},
+    {"many_rules", T, -EPROTO, "claims 65 rules but 64 is the most"},
     {"no_rules", T, -EPROTO, "claims 1 rules but has none"},
     {"many_options", T, -EPROTO, "claims 257 options but 256 is the most"},
     {"no_choices", T, -EPROTO, "option 'depth': choices belong to an ENUM, and an ENUM has some"},
@@ -113,7 +115,8 @@ static const struct row rows[] = {
      "its wire form is 'Verbs_RC'; write at most 31 lower-case letters, digits and '-', a letter "
      "first"},
     {"wired", M, -EPROTO, "its description has a wire form, which only a transport has"},
-    {"bad_option_name", T, -EPROTO, "option 1: its name is none: write lower case, digits and '_'"},
+    {"bad_option_name", T, -EPROTO,
+     "option 1: its name is not valid: write lower case, digits and '_'"},
 };
 
 static char *first_line(const char *text)

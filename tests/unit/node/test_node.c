@@ -710,7 +710,7 @@ static void lent_memory_of_a_gpu_is_not_read(void **state)
   assert_int_equal(pst_peer_send(pair.client.peer, "hello", 5), 0);
   struct pst_node_event left = await_text(&pair.server, &pair.client, PST_NODE_LEFT, &text);
   assert_int_equal(left.status, -EIO);
-  assert_string_equal(text, "its transport delivers from memory that is not lent");
+  assert_string_equal(text, "its transport delivers a message from memory that it has not lent");
   pair_close(&pair);
 }
 

@@ -142,7 +142,7 @@ static void what_cannot_be_is_refused(void **state)
   expect_refusal(&pair.client, &params, -EFAULT, "not all of it is mapped");
   params = params_of(heap, PAGE, -1, 0);
   params.memory = "late"; /* a memory that takes none but its own */
-  expect_refusal(&pair.client, &params, -EOPNOTSUPP, "takes no memory but its own");
+  expect_refusal(&pair.client, &params, -EOPNOTSUPP, "registers only memory that it has allocated");
   params = params_of(heap, PAGE, -1, 0);
   params.struct_size = 8;
   expect_refusal(&pair.client, &params, -EINVAL, "struct_size");

@@ -130,7 +130,7 @@ static void reason_of_a_worker_is_said_once(void **state)
       pst_config_open_text(text, strlen(text), "test.yaml", NULL, 0, &run.config, &error), 0);
   assert_int_equal(pst_session_open(run.config, &params, &run.session, &error), -EIO);
   assert_non_null(strstr(error.text, "worker_open fails by order"));
-  assert_null(strstr(error.text, "opens no worker"));
+  assert_null(strstr(error.text, "cannot open worker"));
   assert_int_equal(errors, 1);
   close_run(&run);
 }

@@ -517,9 +517,10 @@ static void what_a_plugin_refuses_has_its_place(void **state)
 static void a_filter_that_does_not_open_is_named(void **state)
 {
   (void)state;
-  assert_string_equal(refused_text(FAILING("fail: open")),
-                      "test.yaml:2:21: transport loopback, or one of its filters: failing does not "
-                      "open: Input/output error; `penstock plugins NAME` tells what each needs");
+  assert_string_equal(
+      refused_text(FAILING("fail: open")),
+      "test.yaml:2:21: transport loopback, or one of its filters: failing does not open: "
+      "Input/output error; `penstock plugins NAME` says what each needs");
 }
 
 static void more_than_the_limits_is_refused(void **state)

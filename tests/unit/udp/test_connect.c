@@ -123,7 +123,7 @@ static void peers_that_do_not_fit_are_refused(void **state)
   (void)state;
   setup_sender(LIST());
   assert_int_equal(connect_blob(&blob), -EPROTO);
-  assert_non_null(strstr(fake_log(), "we send, and it does not receive"));
+  assert_non_null(strstr(fake_log(), "this end sends, and the peer does not receive"));
   blob = peer_blob(true);
   blob.framing = DG_FRAMING_RTP;
   assert_int_equal(connect_blob(&blob), -EPROTO);

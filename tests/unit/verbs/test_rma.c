@@ -114,7 +114,8 @@ static void expect_refused(void)
   assert_int_equal(vb_remote_open(&endpoint, &blob, &opened), -EPROTO);
   assert_ptr_equal(opened, &remote);
   assert_null(endpoint.remotes);
-  assert_non_null(strstr(fake_log(), "camera: what the peer says of its memory is not verbs_rc's"));
+  assert_non_null(
+      strstr(fake_log(), "camera: the description of the peer's memory is not one of verbs_rc's"));
 }
 
 static void put32(uint32_t at, uint32_t value)
