@@ -15,7 +15,7 @@ PAGE_SIZE = "65536"
 SUITES, LEFT_OUT = {"unit", "contract"}, {"deep", "same-code"}
 # The memory plugins, and a transport that registers memory, in the whole program; UCX by TCP.
 MORE = {"e2e-igpu", "e2e-verbs", "contract of ucx over tcp, failures by UCX", "ucx many peers over tcp",
-        "ucx ends what it cuts off", "ucx fetches from who aborts"}  # fmt: skip
+        "ucx ends what it cuts off", "ucx fetches from a sender that aborts"}  # fmt: skip
 
 
 def main():

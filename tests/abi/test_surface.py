@@ -45,7 +45,7 @@ class Symbols(Case):
         self.assertGreater(len(declared()), 30)
         self.assertEqual(exported(BUILD / "core" / "libpenstock.so"), declared())
 
-    def test_the_list_tells_what_comes_and_goes(self):
+    def test_the_list_shows_what_comes_and_goes(self):
         listed = set((HERE / "libpenstock-symbols.txt").read_text().split())
         now = exported(BUILD / "core" / "libpenstock.so")
         self.assertEqual({"gone": sorted(listed - now), "new": sorted(now - listed)}, {"gone": [], "new": []},

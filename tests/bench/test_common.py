@@ -96,7 +96,7 @@ class Load(unittest.TestCase):
                 one.wait()
         self.assertGreater(waits.share(time.monotonic() - start), 0.2)
 
-    def test_it_is_looked_seldom_for_looking_takes_time_from_who_is_measured(self):
+    def test_it_looks_seldom_to_spare_the_measured_program(self):
         looks, children, start = [], common.children, time.monotonic()
         common.children = lambda: looks.append(1) or children()
         try:

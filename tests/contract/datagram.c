@@ -335,7 +335,7 @@ static void what_a_full_ring_loses_is_accounted_for(void **state)
   contract_pair_close(pair);
 }
 
-static void drops_are_told_when_nothing_arrives_any_more(void **state)
+static void drops_are_reported_when_nothing_arrives_any_more(void **state)
 {
   contract_rule("A receiver that is behind loses messages and stops nobody.");
   struct contract_params params = {
@@ -447,7 +447,7 @@ int contract_datagram_run(const struct contract_variant *variant)
       CONTRACT_CASE(ring_of_one_slot_loses_nothing_while_there_is_room),
       CONTRACT_CASE(burst_into_few_slots_is_kept),
       CONTRACT_CASE(what_a_full_ring_loses_is_accounted_for),
-      CONTRACT_CASE(drops_are_told_when_nothing_arrives_any_more),
+      CONTRACT_CASE(drops_are_reported_when_nothing_arrives_any_more),
       CONTRACT_CASE(closing_under_traffic_ends_every_request),
       CONTRACT_CASE(arrival_wakes_unless_there_is_no_slot),
   };

@@ -138,18 +138,18 @@ static void stream(void **state, bool receives)
   contract_side_close(&side);
 }
 
-static void stream_to_who_listens(void **state)
+static void stream_to_the_listener(void **state)
 {
   stream(state, remote.receives_first);
 }
 
-static void stream_from_who_listens(void **state)
+static void stream_from_the_listener(void **state)
 {
   stream(state, !remote.receives_first);
 }
 
 /* All messages come before the departure, which is an orderly one. */
-static void departure_is_told(void **state)
+static void departure_is_reported(void **state)
 {
   contract_rule(
       "DISCONNECTED follows every MESSAGE that arrived whole. Its status is 0 where the peer drained and closed");
@@ -344,9 +344,9 @@ int contract_remote_run(const struct contract_variant *variant, const char *addr
 {
   struct CMUnitTest cases[] = {
       CONTRACT_CASE(same_plugin_and_count_on_both_sides),
-      CONTRACT_CASE(stream_to_who_listens),
-      CONTRACT_CASE(stream_from_who_listens),
-      CONTRACT_CASE(departure_is_told),
+      CONTRACT_CASE(stream_to_the_listener),
+      CONTRACT_CASE(stream_from_the_listener),
+      CONTRACT_CASE(departure_is_reported),
       CONTRACT_CASE(bytes_are_written_and_read),
       CONTRACT_CASE(fence_waits_for_what_is_read),
       CONTRACT_CASE(atomics_change_a_word),

@@ -54,7 +54,7 @@ static uint32_t watch_the_end(struct contract_pair *pair)
   return messages;
 }
 
-static void fetches_from_who_aborts(void **state)
+static void fetches_from_a_sender_that_aborts(void **state)
 {
   contract_rule("DISCONNECTED follows every MESSAGE that arrived whole");
   const struct contract_variant *ours = *state;
@@ -79,7 +79,7 @@ static void fetches_from_who_aborts(void **state)
 
 int main(int argc, char **argv)
 {
-  struct CMUnitTest cases[] = {CONTRACT_CASE(fetches_from_who_aborts)};
+  struct CMUnitTest cases[] = {CONTRACT_CASE(fetches_from_a_sender_that_aborts)};
 
   if (argc != 2) {
     fprintf(stderr, "usage: %s PLUGIN\n", argv[0]);

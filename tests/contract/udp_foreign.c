@@ -488,7 +488,7 @@ static void a_group_of_ipv6_keeps_to_its_device(void **state)
 }
 
 /* The kernel has taken it, or the log says what it takes. */
-static void busy_poll_is_set_or_its_refusal_told(void **state)
+static void busy_poll_is_set_or_its_refusal_reported(void **state)
 {
   (void)state;
   struct contract_side side;
@@ -566,7 +566,7 @@ int main(int argc, char **argv)
       CONTRACT_CASE(a_loopback_listener_of_another_host_is_refused),
       CONTRACT_CASE(a_sender_to_another_address_is_refused),
       CONTRACT_CASE(a_group_of_ipv6_keeps_to_its_device),
-      CONTRACT_CASE(busy_poll_is_set_or_its_refusal_told),
+      CONTRACT_CASE(busy_poll_is_set_or_its_refusal_reported),
       CONTRACT_CASE(stamps_lie_between_sending_and_taking),
   };
   if (argc != 2) {

@@ -354,7 +354,7 @@ static void initiator_that_fails_is_tried_again(void **state)
 }
 
 /* A target that the driver does not destroy is reported, and its worker goes on. */
-static void target_that_stays_is_told_of(void **state)
+static void target_that_stays_is_reported(void **state)
 {
   struct contract_side near = {0};
   struct pst_completion moved;
@@ -392,7 +392,7 @@ int main(int argc, char **argv)
       CONTRACT_CASE(living_go_on_while_all_others_fail),
       CONTRACT_CASE(handles_are_made_anew_with_another_gid),
       CONTRACT_CASE(initiator_that_fails_is_tried_again),
-      CONTRACT_CASE(target_that_stays_is_told_of),
+      CONTRACT_CASE(target_that_stays_is_reported),
   };
 
   if (argc != 4) {

@@ -273,7 +273,7 @@ static void messages_to_another_target_are_not_repeated(void **state)
 
 /* The credit has come, says the peer, whose answer did not. The device tries the target that is no
  * more until it gives up; then it is said to the new one. */
-static void words_without_an_answer_are_said_again(void **state)
+static void words_without_an_answer_are_sent_again(void **state)
 {
   struct end a, b;
   uint32_t wait;
@@ -475,7 +475,7 @@ int main(int argc, char **argv)
       CONTRACT_CASE(streams_go_on_by_another_target),
       CONTRACT_CASE(both_targets_are_lost),
       CONTRACT_CASE(messages_to_another_target_are_not_repeated),
-      CONTRACT_CASE(words_without_an_answer_are_said_again),
+      CONTRACT_CASE(words_without_an_answer_are_sent_again),
       CONTRACT_CASE(what_a_message_announced_is_not_repeated),
       CONTRACT_CASE(answers_that_were_polled_count),
       CONTRACT_CASE(errors_that_were_polled_are_not_taken),

@@ -100,7 +100,7 @@ static uint64_t device_counter(const struct contract_side *side)
 
 /* A connection reports what counters grew by since it began, not what they had before. Connections
  * that begin at one time read the counters once. */
-static void counters_are_told_since_the_connection_began(void **state)
+static void counters_are_reported_since_the_connection_began(void **state)
 {
   static const struct {
     uint64_t at_ms;
@@ -188,7 +188,7 @@ static void connecting_waits_for_no_counter(void **state)
 }
 
 /* Nothing fails: one warning a device, where the counters are asked for or the device closes. */
-static void a_slow_link_is_told_once(void **state)
+static void a_slow_link_is_reported_once(void **state)
 {
   (void)state;
   const struct contract_variant *variant = &stream_variants[ONCE];
@@ -258,9 +258,9 @@ int main(int argc, char **argv)
   if (!stream_arguments(argc, argv))
     return 2;
   struct CMUnitTest cases[] = {
-      CONTRACT_CASE(counters_are_told_since_the_connection_began),
+      CONTRACT_CASE(counters_are_reported_since_the_connection_began),
       CONTRACT_CASE(connecting_waits_for_no_counter),
-      CONTRACT_CASE(a_slow_link_is_told_once),
+      CONTRACT_CASE(a_slow_link_is_reported_once),
       CONTRACT_CASE(a_peer_that_was_lost_is_no_slow_link),
   };
   return CONTRACT_MAIN("since", cases, &stream_variants[0]);

@@ -100,7 +100,7 @@ static void connecting_that_is_refused_can_be_closed(void **state)
 }
 
 /* A device that says a hello again after 1.07 s is of no use to a stream that waits for 0.1. */
-static void a_hello_is_said_again_too_late(void **state)
+static void a_hello_is_repeated_too_late(void **state)
 {
   (void)state;
   struct contract_variant slow = stream_variants[ONCE];
@@ -278,7 +278,7 @@ static void credit_leaves_room_for_requests(void **state)
   contract_complaints();
 }
 
-static void port_goes_down_and_is_told(void **state)
+static void port_goes_down_and_is_reported(void **state)
 {
   (void)state;
   stream_ends(ONCE, "port-down " DEVICE "/1", 0, -ECONNRESET);
@@ -517,7 +517,7 @@ static void await_told(struct stream *stream, int level, const char *said)
   assert_int_equal(heard, level);
 }
 
-static void ports_events_are_told(void **state)
+static void ports_events_are_reported(void **state)
 {
   static const struct {
     const char *event;
@@ -559,7 +559,7 @@ static void ports_events_are_told(void **state)
 }
 
 /* COMM_EST and SQ_DRAINED are given first, and are not worth a line. */
-static void queue_pairs_events_are_told(void **state)
+static void queue_pairs_events_are_reported(void **state)
 {
   (void)state;
   struct stream stream;
@@ -594,13 +594,13 @@ int main(int argc, char **argv)
   struct CMUnitTest cases[] = {
       CONTRACT_CASE(a_hello_comes_early),
       CONTRACT_CASE(connecting_that_is_refused_can_be_closed),
-      CONTRACT_CASE(a_hello_is_said_again_too_late),
+      CONTRACT_CASE(a_hello_is_repeated_too_late),
       CONTRACT_CASE(a_number_that_is_over_may_be_anothers),
       CONTRACT_CASE(without_reconnect_it_is_over),
       CONTRACT_CASE(one_queue_pair_of_several_fails),
       CONTRACT_CASE(order_is_kept_where_queue_pairs_differ),
       CONTRACT_CASE(credit_leaves_room_for_requests),
-      CONTRACT_CASE(port_goes_down_and_is_told),
+      CONTRACT_CASE(port_goes_down_and_is_reported),
       CONTRACT_CASE(queue_pair_that_fails),
       CONTRACT_CASE(completion_queue_that_fails),
       CONTRACT_CASE(device_that_is_removed),
@@ -610,8 +610,8 @@ int main(int argc, char **argv)
       CONTRACT_CASE(closing_awaits_nothing_of_a_peer_that_left),
       CONTRACT_CASE(requests_end_when_a_peer_has_left),
       CONTRACT_CASE(operations_that_differ_are_refused),
-      CONTRACT_CASE(ports_events_are_told),
-      CONTRACT_CASE(queue_pairs_events_are_told),
+      CONTRACT_CASE(ports_events_are_reported),
+      CONTRACT_CASE(queue_pairs_events_are_reported),
   };
   return CONTRACT_MAIN("faults", cases, &stream_variants[0]);
 }

@@ -209,7 +209,7 @@ static void what_is_given_up_meanwhile_is_not_read(void **state)
 }
 
 /* Reads of the transport's own that were under way are done again, too. */
-static void a_connection_that_is_had_again_flushes(void **state)
+static void a_reconnected_connection_flushes(void **state)
 {
   (void)state;
   for (int lanes = 0; lanes < 2; lanes++) {
@@ -311,7 +311,7 @@ int main(int argc, char **argv)
       CONTRACT_CASE(what_was_not_written_is_not_read),
       CONTRACT_CASE(many_are_read_and_none_overtaken),
       CONTRACT_CASE(what_is_given_up_meanwhile_is_not_read),
-      CONTRACT_CASE(a_connection_that_is_had_again_flushes),
+      CONTRACT_CASE(a_reconnected_connection_flushes),
       CONTRACT_CASE(what_may_not_be_read_is_placed),
       CONTRACT_CASE(fenced_writes_come_after_all_before_them),
   };

@@ -330,7 +330,7 @@ static void less_than_is_needed_is_refused(void **state)
 }
 
 /* EINVAL is not an option's fault, and so EIO to the host; it is still what the call said. */
-static void the_calls_own_error_is_told(void **state)
+static void the_calls_own_error_is_reported(void **state)
 {
   (void)state;
   struct contract_side side;
@@ -361,7 +361,7 @@ static void an_empty_p_key_is_refused(void **state)
 }
 
 /* Two limited members of a P_Key cannot talk: the error lists InfiniBand's causes. */
-static void limited_members_are_told_of_p_keys(void **state)
+static void limited_members_of_p_keys_are_reported(void **state)
 {
   (void)state;
   struct contract_params brief = params;
@@ -571,7 +571,7 @@ static void streams_count_queue_pairs_once(void **state)
 }
 
 /* 512 messages of 1462 bytes are 30 us of 200 Gb/s. */
-static void a_ring_that_lasts_for_less_than_100_us_is_told(void **state)
+static void a_ring_that_lasts_for_less_than_100_us_is_reported(void **state)
 {
   (void)state;
   struct contract_params wide = {
@@ -606,13 +606,13 @@ int main(int argc, char **argv)
       CONTRACT_CASE(credit_waits_for_company),
       CONTRACT_CASE(fewer_inline_bytes_do),
       CONTRACT_CASE(large_rings_open),
-      CONTRACT_CASE(a_ring_that_lasts_for_less_than_100_us_is_told),
+      CONTRACT_CASE(a_ring_that_lasts_for_less_than_100_us_is_reported),
       CONTRACT_CASE(nodes_send_credit_by_what_there_is),
       CONTRACT_CASE(a_pool_of_what_there_is_does),
       CONTRACT_CASE(less_than_is_needed_is_refused),
-      CONTRACT_CASE(the_calls_own_error_is_told),
+      CONTRACT_CASE(the_calls_own_error_is_reported),
       CONTRACT_CASE(an_empty_p_key_is_refused),
-      CONTRACT_CASE(limited_members_are_told_of_p_keys),
+      CONTRACT_CASE(limited_members_of_p_keys_are_reported),
       CONTRACT_CASE(a_port_that_waits_for_a_subnet_manager_says_so),
       CONTRACT_CASE(atomics_that_a_device_lacks_are_refused),
       CONTRACT_CASE(as_many_peers_as_announced_open),

@@ -133,7 +133,7 @@ static bool pages_can_be_asked(void)
                  (unsigned long)(MPOL_F_NODE | MPOL_F_ADDR)) == 0;
 }
 
-static void what_crosses_is_told_once(void **state)
+static void what_crosses_is_reported_once(void **state)
 {
   (void)state;
   const int here = stay(), far = here + 1;
@@ -168,7 +168,7 @@ int main(int argc, char **argv)
   if (!stream_arguments(argc, argv))
     return 2;
   struct CMUnitTest cases[] = {
-      CONTRACT_CASE(what_crosses_is_told_once),
+      CONTRACT_CASE(what_crosses_is_reported_once),
   };
   return CONTRACT_MAIN("NUMA", cases, &stream_variants[0]);
 }

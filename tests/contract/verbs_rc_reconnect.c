@@ -218,7 +218,7 @@ static void each_fails(int which, uint32_t count, const char *faults, bool is_se
   stream_close(&stream);
 }
 
-static void one_queue_pair_of_several_is_had_again(void **state)
+static void one_queue_pair_of_several_is_reconnected(void **state)
 {
   (void)state;
   each_fails(TWO_AGAIN, 2, "drop --qp %u --after 3 --count 20", true);
@@ -238,7 +238,7 @@ static void turns_of_several_messages_are_had_again(void **state)
 }
 
 /* All fail, and then one of either end's with its hello; or its hellos come when it is too late. */
-static void queue_pairs_that_fail_while_they_are_had_again(void **state)
+static void queue_pairs_that_fail_while_they_are_reconnected(void **state)
 {
   (void)state;
   each_fails(TWO_AGAIN, 2, "qp-error --after 5 --count 1;qp-error --qp %u --after 1 --count 2",
@@ -293,7 +293,7 @@ static void peer_that_is_lost_is_given_up(void **state)
 }
 
 /* With `timeout: 17` and `retry_cnt: 7` a silent end notices after 5.3 s. */
-static void a_time_that_is_too_short_is_told(void **state)
+static void a_time_that_is_too_short_is_reported(void **state)
 {
   (void)state;
   static const struct {
@@ -461,7 +461,7 @@ static void is_told_of_a_receiver_that_is_gone(int which)
   assert_int_equal(simulated_cm_ids(), 0);
 }
 
-static void rdma_cm_is_told_of_a_receiver_that_is_gone(void **state)
+static void rdma_cm_reports_a_receiver_that_is_gone(void **state)
 {
   (void)state;
   is_told_of_a_receiver_that_is_gone(CM_LONG);
@@ -479,19 +479,19 @@ int main(int argc, char **argv)
     CONTRACT_CASE(queue_pair_that_failed),
     CONTRACT_CASE(link_that_is_down_while_nothing_is_sent),
     CONTRACT_CASE(one_sided_access_goes_on),
-    CONTRACT_CASE(one_queue_pair_of_several_is_had_again),
+    CONTRACT_CASE(one_queue_pair_of_several_is_reconnected),
     CONTRACT_CASE(turns_of_several_messages_are_had_again),
-    CONTRACT_CASE(queue_pairs_that_fail_while_they_are_had_again),
+    CONTRACT_CASE(queue_pairs_that_fail_while_they_are_reconnected),
     CONTRACT_CASE(messages_that_wait_for_their_turn_are_had),
     CONTRACT_CASE(peer_that_is_lost_is_given_up),
-    CONTRACT_CASE(a_time_that_is_too_short_is_told),
+    CONTRACT_CASE(a_time_that_is_too_short_is_reported),
 #if PST_TEST_RDMA_CM
     CONTRACT_CASE(rdma_cm_goes_on),
     CONTRACT_CASE(rdma_cm_has_several_again_together),
     CONTRACT_CASE(rdma_cm_ends_by_a_hello_that_fails),
     CONTRACT_CASE(rdma_cm_loses_its_own_messages),
     CONTRACT_CASE(rdma_cm_stands_and_packets_do_not_pass),
-    CONTRACT_CASE(rdma_cm_is_told_of_a_receiver_that_is_gone),
+    CONTRACT_CASE(rdma_cm_reports_a_receiver_that_is_gone),
 #endif
   };
   return CONTRACT_MAIN("reconnect", cases, &stream_variants[0]);

@@ -184,7 +184,7 @@ static void events_are_heard_though_no_time_passes(void **state)
 }
 
 /* A worker that only polls hears of events, too. */
-static void a_lost_device_is_told_while_polled(void **state)
+static void a_lost_device_is_reported_while_polled(void **state)
 {
   (void)state;
   struct contract_pair *pair = contract_pair_open(&variant, &params);
@@ -202,7 +202,7 @@ int main(int argc, char **argv)
       CONTRACT_CASE(workers_take_vectors_in_turn),
       CONTRACT_CASE(connecting_waits_for_no_command),
       CONTRACT_CASE(polls_look_at_events_once_a_millisecond),
-      CONTRACT_CASE(a_lost_device_is_told_while_polled),
+      CONTRACT_CASE(a_lost_device_is_reported_while_polled),
       CONTRACT_CASE(events_are_heard_though_no_time_passes),
   };
 

@@ -115,7 +115,7 @@ static void once_told_not_done_again(uint8_t opcode, uint8_t flags)
   stream_close(&stream);
 }
 
-static void a_write_that_was_told_is_not_done_again(void **state)
+static void a_write_that_was_announced_is_not_repeated(void **state)
 {
   (void)state;
   once_told_not_done_again(PST_OP_WRITE, 0);
@@ -313,7 +313,7 @@ int main(int argc, char **argv)
   if (!stream_arguments(argc, argv))
     return 2;
   struct CMUnitTest cases[] = {
-    CONTRACT_CASE(a_write_that_was_told_is_not_done_again),
+    CONTRACT_CASE(a_write_that_was_announced_is_not_repeated),
     CONTRACT_CASE(a_read_before_a_fence_is_not_done_again),
     CONTRACT_CASE(what_never_gets_through_ends),
     CONTRACT_CASE(one_end_alone_has_nothing_again),

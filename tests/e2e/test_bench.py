@@ -484,7 +484,7 @@ class Bench(Case):
         self.assert_rows(result, [64])
         self.assertIsNone(server.poll())
 
-    def test_who_does_not_show_its_user(self):
+    def test_a_client_that_does_not_show_its_user(self):
         """TCP on a loopback address alone, as any user of the host has it, and by a relay."""
         server = self.server()
         greeted = [socket.create_connection(("127.0.0.1", self.port)) for _ in range(300)]

@@ -113,7 +113,7 @@ class Cuda(Case):
         self.assertIn("send: from slots in host memory: transport loopback sends from no memory cuda",
                       child.stdout)  # fmt: skip
 
-    def test_the_staged_path_is_said_where_nobody_asked_for_it(self):
+    def test_the_staged_path_is_reported_where_nobody_asked_for_it(self):
         stream = self.stream_of(FILE, "--count", 1000, "--set", "streams.packets.receiver.path=auto")
         self.assertIn("loopback hands over host memory", stream["path_reason"])
 

@@ -286,7 +286,7 @@ class Accounts(Foreign):
         stream = self.ended(child)
         self.assertEqual([stream[key] for key in ("messages_delivered", "duplicates")], [200, 200])
 
-    def test_what_is_refused_is_no_silence(self):
+    def test_a_refusal_is_no_silence(self):
         """What is too long keeps a stream alive for longer than its silence. The test itself is
         silent while it waits for a CPU."""
 

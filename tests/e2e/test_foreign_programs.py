@@ -261,7 +261,7 @@ class Damaged(Between):
             self.skipTest("an ordinary user has no python3")
         self.spaces.run(NEAR, python, "-c", self.SEND, netns.DEVICE[NEAR], str(path))
 
-    def test_they_are_told_from_what_the_wire_lost(self):
+    def test_they_are_not_losses_of_the_wire(self):
         for gro in ("true", "false"):
             with self.subTest(gro=gro):
                 child = self.foreign_receiver(

@@ -204,7 +204,7 @@ class FrameBytes(Case):
                     self.assertEqual(self.target.read_bytes(), self.source.read_bytes())
 
     @alone
-    def test_late_packets_are_told_from_lost_ones(self):
+    def test_late_packets_are_not_lost_ones(self):
         """Delayed beyond the time-out: each is counted, and its place is empty."""
         faults = {"drop_ppm": 5000, "delay_ppm": 5000, "delay_time": "100 ms"}
         for transport in TRANSPORTS:

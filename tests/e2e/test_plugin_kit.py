@@ -240,7 +240,7 @@ class Kit(Case):
         statuses, texts = self.two_processes(str(self.folder / "socket"))
         self.assertEqual(statuses, [0, 0], "".join(texts))
         for text in texts:
-            self.assertIn("[       OK ] departure_is_told", text)
+            self.assertIn("[       OK ] departure_is_reported", text)
 
     def test_two_processes_that_disagree_about_streams(self):
         statuses, texts = self.two_processes(str(self.folder / "socket"), "--messages", "500")

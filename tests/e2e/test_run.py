@@ -123,7 +123,7 @@ class Loopback(Case):
 
 
 class Failures(Case):
-    def test_a_sink_that_fails_is_told_of_once(self):
+    def test_a_sink_that_fails_is_reported_once(self):
         path = self.config(
             yaml_stream(message="64 B", receiver="{sink: {type: file, file: /dev/full}}")
         )
@@ -190,7 +190,7 @@ class Failures(Case):
 class Staged(Case):
     """The final memory is one that the CPU cannot touch and that copies late."""
 
-    def test_staged_is_verified_and_said(self):
+    def test_staged_is_verified_and_reported(self):
         path = self.config(
             yaml_stream(
                 message="1462 B",

@@ -237,7 +237,7 @@ class Requests(ServeCase):
             "warning: --insecure is set: listen 0.0.0.0:0 is open to whoever reaches it")
 
     @unittest.skipIf(os.getuid() != 0, "root alone can be two users")
-    def test_another_user_is_told_the_option(self):
+    def test_another_user_learns_the_option(self):
         self.serve(root=False)
         self.folder.chmod(0o755)
         self.temporary.chmod(0o777)
@@ -443,7 +443,7 @@ class Gpu(ServeCase):
                              "--count", 24, "--json", self.folder / "out.json", environment=together)  # fmt: skip
             self.assertEqual(self.result()["request"]["bytes_verified"], 24 * 30000)
 
-    def test_what_goes_wrong_is_told_of_its_iteration(self):
+    def test_an_error_names_its_iteration(self):
         """The fourth copy of the server's is spoilt, with others under way before and behind it."""
         for op, said in (("write", "what the server wrote"), ("read", "what was read from the region")):
             with self.subTest(op=op):

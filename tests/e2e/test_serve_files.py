@@ -332,7 +332,7 @@ class Interrupted(ServeCase):
         os.link(self.source, self.here / "file")
         self.kill_and_resume(lambda client: self.server.kill(), ["put", self.address, "file"], self.root / "file")
 
-    def test_what_was_under_way_is_said_when_the_server_goes(self):
+    def test_requests_under_way_are_reported_when_the_server_goes(self):
         os.link(self.source, self.here / "file")
 
         def lose():
@@ -351,7 +351,7 @@ class Interrupted(ServeCase):
 
         self.in_one_of_three(lose)
 
-    def test_a_server_that_goes_is_said_once_for_all(self):
+    def test_a_server_that_goes_is_reported_once_for_all(self):
         many = self.root / "many"
         many.mkdir()
         for i in range(40):

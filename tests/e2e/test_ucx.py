@@ -69,7 +69,7 @@ class Ucx(Case):
         self.assertIn("UCX's failure handling leaves shared memory out (", stream["path_reason"])
         self.assertIn("`peer_failure: auto` brings it back", self.said)
 
-    def test_lanes_are_told(self):
+    def test_lanes_are_reported(self):
         stream = self.transfer(f"tls: {SHARED}", "1462 B", 256)
         self.assertEqual((stream["via"][:10], stream["carrier"], stream["path_reason"]), ("ucx: posix", "shm", None))
         self.assertIn("direct via ucx: posix/memory", self.said)

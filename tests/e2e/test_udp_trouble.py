@@ -76,7 +76,7 @@ def write_all(fd, data):
 
 
 class Forged(Trouble):
-    def test_nobody_sends_from_the_port_of_who_has_no_nonce(self):
+    def test_nobody_sends_from_the_port_of_a_sender_without_nonce(self):
         """Its socket is bound to 127.0.0.1 alone once it is connected. From elsewhere comes what is
         counted and told."""
         source_port = free_udp_port()
@@ -253,7 +253,7 @@ class Receiver(Trouble):
 
 
 class Sender(Trouble):
-    def test_its_line_tells_no_zero_that_nobody_knows(self):
+    def test_its_line_has_no_zero_for_unknown_counts(self):
         """The wire takes all. A sender learns of loss from its receiver, which does not know either.
         After a second that one says that nothing arrives, and what to look at."""
         path = self.pair_file(sender=", rate: 10 Mbps")

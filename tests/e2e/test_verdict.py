@@ -190,7 +190,7 @@ class Verdict(Case):
         )
         self.outlived(path, "30 min", "sender")
 
-    def test_a_killed_sender_has_told_of_its_rate(self):
+    def test_a_killed_sender_has_reported_its_rate(self):
         """Also of the stage that it was in for all of the time."""
         path = self.config(
             yaml_stream(message="64 KiB", ring=16, sender="{rate: 200 Mbps}"),

@@ -21,7 +21,7 @@ class Devices(Judge):
             self.assertRegex(guid, r"^[0-9a-f]{16}$")
         self.assertEqual(len(set(found.values())), 2)
 
-    def test_devinfo_tells_both_link_layers(self):
+    def test_devinfo_shows_both_link_layers(self):
         for device, layer in ((ETHERNET, "Ethernet"), (INFINIBAND, "InfiniBand")):
             text = self.run_judge("ibv_devinfo", "-d", device).stdout
             self.assertRegex(text, rf"hca_id:\s+{device}\b")

@@ -215,7 +215,7 @@ class Wrong(Describe):
         self.check(fault("do: drop, count: [1]"), "count is a list here; it takes a whole number")
         self.check(fault("do: drop, from: h/d/1"), "choose messages by device, not by port")
 
-    def test_every_finding_is_told_in_the_files_order(self):
+    def test_every_finding_is_reported_in_the_files_order(self):
         stderr = self.wrong("simverbs: 1\nstrict: maybe\nengine: none\nhosts: 3\n")
         places = [line.split(": ")[0] for line in stderr.splitlines()]
         self.assertEqual(places[:2], ["2:9", "3:9"])

@@ -203,7 +203,7 @@ static void crosses_a_router(void **state)
 }
 
 /* Private data is padded to the message's field; depths are the other end's, turned round. */
-static void tells_what_the_peer_says(void **state)
+static void reports_what_the_peer_says(void **state)
 {
   (void)state;
   struct both both = {NULL};
@@ -282,7 +282,7 @@ static void refuses_too_much_private_data(void **state)
   close_both(&both);
 }
 
-static void tells_what_is_not_simulated(void **state)
+static void names_what_is_not_simulated(void **state)
 {
   (void)state;
   struct both both = {NULL};
@@ -323,7 +323,7 @@ static void holds_its_port(void **state)
   close_both(&both);
 }
 
-static void tells_that_nobody_listens(void **state)
+static void reports_that_nobody_listens(void **state)
 {
   (void)state;
   struct both both = {NULL};
@@ -368,7 +368,7 @@ static void refuses_what_waits(void **state)
 
 /* ---- what fails ---- */
 
-static void tells_that_nobody_answers(void **state)
+static void reports_that_nobody_answers(void **state)
 {
   (void)state;
   struct both both = {NULL};
@@ -539,7 +539,7 @@ static void moves_to_another_channel(void **state)
   rdma_destroy_event_channel(other);
 }
 
-static void does_not_block_where_told_not_to(void **state)
+static void does_not_block_where_it_must_not(void **state)
 {
   (void)state;
   struct both both = {NULL};
@@ -556,14 +556,14 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(connects_and_ends),
       cmocka_unit_test(crosses_a_router),
-      cmocka_unit_test(tells_what_the_peer_says),
+      cmocka_unit_test(reports_what_the_peer_says),
       cmocka_unit_test(leads_other_queue_pairs),
       cmocka_unit_test(refuses_too_much_private_data),
-      cmocka_unit_test(tells_what_is_not_simulated),
+      cmocka_unit_test(names_what_is_not_simulated),
       cmocka_unit_test(holds_its_port),
-      cmocka_unit_test(tells_that_nobody_listens),
+      cmocka_unit_test(reports_that_nobody_listens),
       cmocka_unit_test(refuses_what_waits),
-      cmocka_unit_test(tells_that_nobody_answers),
+      cmocka_unit_test(reports_that_nobody_answers),
       cmocka_unit_test(waits_for_a_neighbour),
       cmocka_unit_test(repeats_a_request_until_it_gives_up),
       cmocka_unit_test(repeats_a_request_until_it_arrives),
@@ -572,7 +572,7 @@ int main(void)
       cmocka_unit_test(hears_of_a_killed_peer),
       cmocka_unit_test(waits_for_acknowledgements),
       cmocka_unit_test(moves_to_another_channel),
-      cmocka_unit_test(does_not_block_where_told_not_to),
+      cmocka_unit_test(does_not_block_where_it_must_not),
   };
   return cmocka_run_group_tests_name("rdma_cm", tests, NULL, NULL);
 }

@@ -266,7 +266,7 @@ static void completion_queue_fails(void **state)
 }
 
 /* Each as often as it was planted, by every context of the device, and nothing changes. */
-static void port_tells(void **state)
+static void port_reports_events(void **state)
 {
   (void)state;
   struct rig rig;
@@ -330,7 +330,7 @@ static void port_has_another_address(void **state)
   rig_close(&rig);
 }
 
-static void queue_pair_tells(void **state)
+static void queue_pair_reports_events(void **state)
 {
   (void)state;
   struct rig rig;
@@ -387,9 +387,9 @@ int main(void)
       cmocka_unit_test_teardown(peer_is_lost, clear),
       cmocka_unit_test_teardown(queue_pair_fails, clear),
       cmocka_unit_test_teardown(completion_queue_fails, clear),
-      cmocka_unit_test_teardown(port_tells, clear),
+      cmocka_unit_test_teardown(port_reports_events, clear),
       cmocka_unit_test_teardown(port_has_another_address, clear),
-      cmocka_unit_test_teardown(queue_pair_tells, clear),
+      cmocka_unit_test_teardown(queue_pair_reports_events, clear),
       cmocka_unit_test_teardown(device_is_removed, clear),
   };
   return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;

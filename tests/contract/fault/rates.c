@@ -128,7 +128,7 @@ static void same_seed_gives_the_same_ledger(void **state)
   assert_true(differing > 90);
 }
 
-static void drops_are_told_as_drops(void **state)
+static void drops_are_reported_as_drops(void **state)
 {
   struct fault_stream stream;
   struct pst_counter counters[64];
@@ -158,7 +158,7 @@ int fault_rates_run(const struct contract_variant *variant)
       CONTRACT_CASE(delayed_arrive),
       CONTRACT_CASE(all_kinds_together),
       CONTRACT_CASE(same_seed_gives_the_same_ledger),
-      CONTRACT_CASE(drops_are_told_as_drops),
+      CONTRACT_CASE(drops_are_reported_as_drops),
   };
   return CONTRACT_RUN("rates", cases, variant);
 }

@@ -89,7 +89,7 @@ static void nothing_arrived_names_the_known_cause(void **state)
                            "and `port`, firewalls and the route");
 }
 
-static void receiver_alone_uses_what_the_sender_said(void **state)
+static void receiver_alone_uses_the_senders_values(void **state)
 {
   struct account account;
   struct pst_stats receiver = receiver_of(90, 10, "udp");
@@ -145,7 +145,7 @@ static void unknown_is_unknown_and_not_zero(void **state)
 }
 
 /* A level of drops that nobody's total bounds. */
-static void drops_are_the_least_where_nothing_else_tells(void **state)
+static void drops_are_the_least_where_no_counter_says_more(void **state)
 {
   const struct pst_counter_value counters[] = {
       {.name = "kernel", .value = 3, .flags = PST_COUNTER_DROP},
@@ -273,10 +273,10 @@ int main(void)
       cmocka_unit_test(promises_of_the_transport_are_held_to),
       cmocka_unit_test(table_of_both_ends),
       cmocka_unit_test(nothing_arrived_names_the_known_cause),
-      cmocka_unit_test(receiver_alone_uses_what_the_sender_said),
+      cmocka_unit_test(receiver_alone_uses_the_senders_values),
       cmocka_unit_test(heartbeat_older_than_what_came_gives_way_to_sequences),
       cmocka_unit_test(unknown_is_unknown_and_not_zero),
-      cmocka_unit_test(drops_are_the_least_where_nothing_else_tells),
+      cmocka_unit_test(drops_are_the_least_where_no_counter_says_more),
       cmocka_unit_test(sender_alone_uses_the_receivers_count),
       cmocka_unit_test(sender_alone_has_the_receivers_final_counts),
       cmocka_unit_test(corruption_comes_first),

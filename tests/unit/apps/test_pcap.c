@@ -331,7 +331,7 @@ static void broken_behind_the_first_batch_fails_the_run(void **state)
   unlink("in.pcap");
 }
 
-static void times_that_did_not_travel_are_said_to_be_unknown(void **state)
+static void times_that_did_not_travel_are_unknown(void **state)
 {
   struct run run;
 
@@ -424,7 +424,7 @@ int main(void)
       cmocka_unit_test(what_is_no_capture_is_refused),
       cmocka_unit_test(broken_capture_ends_with_an_error),
       cmocka_unit_test(broken_behind_the_first_batch_fails_the_run),
-      cmocka_unit_test(times_that_did_not_travel_are_said_to_be_unknown),
+      cmocka_unit_test(times_that_did_not_travel_are_unknown),
       cmocka_unit_test(sender_without_capture_is_refused),
       cmocka_unit_test(base_that_leaves_no_room_is_refused),
       cmocka_unit_test(timed_keeps_the_intervals),

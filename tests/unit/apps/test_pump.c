@@ -399,7 +399,7 @@ static void the_end_waits_for_sink_and_views(void **state)
   assert_int_equal(world.aborts, 0);
 }
 
-static void a_receiver_that_is_told_to_leave_waits_for_the_senders_end(void **state)
+static void a_receiver_that_must_leave_waits_for_the_senders_end(void **state)
 {
   (void)state;
   uint64_t until_ns = UINT64_MAX, before_ns = app_now_ns();
@@ -451,7 +451,7 @@ int main(void)
       cmocka_unit_test_setup(what_the_sink_has_no_room_for_is_offered_again, begin),
       cmocka_unit_test_setup(a_sink_that_fails_aborts_the_stream, begin),
       cmocka_unit_test_setup(the_end_waits_for_sink_and_views, begin),
-      cmocka_unit_test_setup(a_receiver_that_is_told_to_leave_waits_for_the_senders_end, begin),
+      cmocka_unit_test_setup(a_receiver_that_must_leave_waits_for_the_senders_end, begin),
       cmocka_unit_test_setup(a_receiver_whose_source_is_here_leaves_with_it, begin),
       cmocka_unit_test_setup(a_foreign_stream_ends_at_its_count, begin),
   };

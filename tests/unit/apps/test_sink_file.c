@@ -234,7 +234,7 @@ static const char *warning_of_a_joined_stream(uint64_t first, uint64_t second)
   return warned;
 }
 
-static void holes_are_told_where_messages_were_lost(void **state)
+static void holes_are_reported_where_messages_were_lost(void **state)
 {
   (void)state;
   assert_string_equal(warning_of_a_joined_stream(65541, 1), "");
@@ -558,7 +558,7 @@ static void fifo_gets_every_byte(void **state)
   unlink("fifo");
 }
 
-static void full_disk_is_said_with_path_and_bytes(void **state)
+static void full_disk_is_reported_with_path_and_bytes(void **state)
 {
   struct sink sink;
   struct pst_error error = PST_ERROR_INIT;
@@ -633,7 +633,7 @@ int main(void)
       cmocka_unit_test(no_message_makes_an_empty_file),
       cmocka_unit_test(any_order_of_full_messages_makes_the_file),
       cmocka_unit_test(shuffled_messages_make_the_file),
-      cmocka_unit_test(holes_are_told_where_messages_were_lost),
+      cmocka_unit_test(holes_are_reported_where_messages_were_lost),
       cmocka_unit_test(a_recording_of_short_messages_goes_on_behind_a_loss),
       cmocka_unit_test(a_late_short_message_is_no_loss),
       cmocka_unit_test(a_late_short_message_among_full_ones_has_no_place),
@@ -649,7 +649,7 @@ int main(void)
       cmocka_unit_test(folder_that_is_missing_is_named),
       cmocka_unit_test(device_is_written_to_as_it_is),
       cmocka_unit_test(fifo_gets_every_byte),
-      cmocka_unit_test(full_disk_is_said_with_path_and_bytes),
+      cmocka_unit_test(full_disk_is_reported_with_path_and_bytes),
       cmocka_unit_test(file_too_large_leaves_nothing),
       cmocka_unit_test(device_memory_is_copied_first),
   };

@@ -24,7 +24,7 @@ static void receiver_line(void **state)
 }
 
 /* A camera's. */
-static void slow_streams_are_told_in_megabits(void **state)
+static void slow_streams_are_shown_in_megabits(void **state)
 {
   struct statistics_sample sample = {.stream = "camera",
                                      .messages = 437,
@@ -147,7 +147,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(receiver_line),
-      cmocka_unit_test(slow_streams_are_told_in_megabits),
+      cmocka_unit_test(slow_streams_are_shown_in_megabits),
       cmocka_unit_test(gpu_line_of_a_staged_stream),
       cmocka_unit_test(percents_have_no_exponent_and_no_false_all),
       cmocka_unit_test(sender_line_without_time_divides_by_nothing),

@@ -224,7 +224,7 @@ static void test_strangers_make_room(void **state)
 
 /* More than there is room for have come and left again while the end had something else to do: one
  * that has stayed, stays. */
-static void test_who_has_left_makes_room(void **state)
+static void test_a_client_that_has_left_makes_room(void **state)
 {
   enum { LEFT = 40, ROOM = 8 };
   const struct control_totals totals = totals_of(3);
@@ -277,7 +277,7 @@ int main(void)
       cmocka_unit_test(test_no_descriptor_for_a_connection),
       cmocka_unit_test(test_no_descriptor_to_connect),
       cmocka_unit_test(test_strangers_make_room),
-      cmocka_unit_test(test_who_has_left_makes_room),
+      cmocka_unit_test(test_a_client_that_has_left_makes_room),
   };
 
   return cmocka_run_group_tests(tests, setup, NULL) ? 1 : 0;

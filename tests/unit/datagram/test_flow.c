@@ -717,7 +717,7 @@ static void a_long_buffer_behind_dropped_single_ones_invents_nothing(void **stat
   assert_int_equal(flow.counts.lost[FULL], 2000);
 }
 
-static void source_ssrc_and_meta_are_told(void **state)
+static void source_ssrc_and_meta_are_reported(void **state)
 {
   struct dg_flow flow = begin(DG_FRAMING_RTP, true, 0);
   struct packet other = {camera, 1, 77};
@@ -771,7 +771,7 @@ int main(void)
       cmocka_unit_test(drops_are_matched_with_the_gap_behind_them),
       cmocka_unit_test(gap_of_several_causes_is_shared_in_their_order),
       cmocka_unit_test(a_long_buffer_behind_dropped_single_ones_invents_nothing),
-      cmocka_unit_test(source_ssrc_and_meta_are_told),
+      cmocka_unit_test(source_ssrc_and_meta_are_reported),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

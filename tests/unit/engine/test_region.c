@@ -120,7 +120,7 @@ static void without_access_it_is_not_registered(void **state)
   region_close(&region);
 }
 
-static void no_memory_is_said(void **state)
+static void no_memory_is_reported(void **state)
 {
   struct region region;
   struct region_why why;
@@ -150,7 +150,7 @@ static void what_a_nic_cannot_reach_may_be_staged(void **state)
   assert_string_equal(why.text, "memory attic has no 4 KiB that a NIC can reach");
 }
 
-static void memory_that_will_not_do_is_said(void **state)
+static void memory_that_will_not_do_is_reported(void **state)
 {
   struct region region;
   struct region_why why;
@@ -165,7 +165,7 @@ static void memory_that_will_not_do_is_said(void **state)
   assert_int_equal(fake.allocated, 0);
 }
 
-static void a_registration_that_fails_is_said(void **state)
+static void a_registration_that_fails_is_reported(void **state)
 {
   struct region_params remote = params;
   struct region region;
@@ -191,10 +191,10 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup(it_is_registered_whole_and_closed_in_order, reset),
       cmocka_unit_test_setup(without_access_it_is_not_registered, reset),
-      cmocka_unit_test_setup(no_memory_is_said, reset),
+      cmocka_unit_test_setup(no_memory_is_reported, reset),
       cmocka_unit_test_setup(what_a_nic_cannot_reach_may_be_staged, reset),
-      cmocka_unit_test_setup(memory_that_will_not_do_is_said, reset),
-      cmocka_unit_test_setup(a_registration_that_fails_is_said, reset),
+      cmocka_unit_test_setup(memory_that_will_not_do_is_reported, reset),
+      cmocka_unit_test_setup(a_registration_that_fails_is_reported, reset),
   };
 
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -109,7 +109,7 @@ static void rate_follows_a_drift(void **state)
                   NOW + 3 * SECOND + 100010);
 }
 
-static void clock_that_stands_still_is_told(void **state)
+static void clock_that_stands_still_is_reported(void **state)
 {
   struct eth_clock clock = {0};
 
@@ -129,7 +129,7 @@ int main(void)
       cmocka_unit_test(stamp_near_no_clock_is_none),
       cmocka_unit_test(time_that_was_set_moves_the_base_and_not_the_rate),
       cmocka_unit_test(rate_follows_a_drift),
-      cmocka_unit_test(clock_that_stands_still_is_told),
+      cmocka_unit_test(clock_that_stands_still_is_reported),
   };
 
   return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;

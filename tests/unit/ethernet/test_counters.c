@@ -170,7 +170,7 @@ static void queues_add_up(void **state)
   stop();
 }
 
-static void discards_of_the_phy_are_lost_messages_and_told_once(void **state)
+static void discards_of_the_phy_are_lost_messages_and_reported_once(void **state)
 {
   const char *cause;
 
@@ -212,7 +212,7 @@ int main(void)
       cmocka_unit_test(losses_of_a_card_count_from_its_start),
       cmocka_unit_test(a_driver_that_counts_no_loss_has_no_such_counter),
       cmocka_unit_test(queues_add_up),
-      cmocka_unit_test(discards_of_the_phy_are_lost_messages_and_told_once),
+      cmocka_unit_test(discards_of_the_phy_are_lost_messages_and_reported_once),
       cmocka_unit_test(a_sender_counts_what_it_dropped),
   };
 

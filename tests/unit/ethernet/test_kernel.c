@@ -118,7 +118,7 @@ static void the_kernels_frames_are_read(void **state)
   close(raw);
 }
 
-static void the_kernels_fragments_are_told(void **state)
+static void the_kernels_fragments_are_reported(void **state)
 {
   const int raw = link_raw(LINK_B), v4 = link_udp(LINK_A, AF_INET, 4000),
             v6 = link_udp(LINK_A, AF_INET6, 4000);
@@ -405,7 +405,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_kernels_frames_are_read),
-      cmocka_unit_test(the_kernels_fragments_are_told),
+      cmocka_unit_test(the_kernels_fragments_are_reported),
       cmocka_unit_test(our_frames_are_taken),
       cmocka_unit_test(the_kernel_finds_neighbours),
       cmocka_unit_test(the_kernel_says_why_not),

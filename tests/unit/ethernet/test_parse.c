@@ -72,7 +72,7 @@ static void other_protocols_are_other(void **state)
   }
 }
 
-static void one_tag_is_read_and_two_are_told(void **state)
+static void one_tag_is_read_and_two_are_reported(void **state)
 {
   struct eth_template_params params = params_of("fd00::1", "fd00::2");
   uint8_t stacked[200];
@@ -99,7 +99,7 @@ static void one_tag_is_read_and_two_are_told(void **state)
 
 /* A frame that ends too early anywhere is truncated; and of one that is cut by a split the same
  * headers are asked for, no byte more. */
-static void every_cut_is_told(void **state)
+static void every_cut_is_reported(void **state)
 {
   static const char *const ends[2][2] = {{"10.0.0.1", "10.0.0.2"}, {"fd00::1", "fd00::2"}};
 
@@ -200,7 +200,7 @@ static void a_frame_like_the_last_is_judged_as_if_it_were_the_first(void **state
       }
 }
 
-static void v4_fragments_are_told(void **state)
+static void v4_fragments_are_reported(void **state)
 {
   static const struct {
     uint32_t field;
@@ -405,12 +405,12 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(other_protocols_are_other),
-      cmocka_unit_test(one_tag_is_read_and_two_are_told),
-      cmocka_unit_test(every_cut_is_told),
+      cmocka_unit_test(one_tag_is_read_and_two_are_reported),
+      cmocka_unit_test(every_cut_is_reported),
       cmocka_unit_test(padding_is_no_payload),
       cmocka_unit_test(each_bit_that_changes_is_noticed),
       cmocka_unit_test(a_frame_like_the_last_is_judged_as_if_it_were_the_first),
-      cmocka_unit_test(v4_fragments_are_told),
+      cmocka_unit_test(v4_fragments_are_reported),
       cmocka_unit_test(v4_options_are_passed_over),
       cmocka_unit_test(v4_headers_that_cannot_be),
       cmocka_unit_test(v6_extensions_have_their_verdicts),

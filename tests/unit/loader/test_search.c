@@ -106,7 +106,7 @@ static void test_described_but_not_built(void **state)
   assert_string_equal(describe(T, "described")->name, "described");
 }
 
-static void test_missing_folder_is_said(void **state)
+static void test_missing_folder_is_reported(void **state)
 {
   const struct loader_plugin *plugin;
   struct pst_error error = PST_ERROR_INIT;
@@ -221,7 +221,7 @@ static void test_describe_without_description_file(void **state)
   assert_ptr_equal(description, describe(PST_KIND_MEMORY, "heap"));
 }
 
-static void test_bad_description_said_once(void **state)
+static void test_bad_description_is_reported_once(void **state)
 {
   (void)state;
   log_capture();
@@ -304,14 +304,14 @@ int main(void)
       cmocka_unit_test(test_other_kind_of_that_name),
       cmocka_unit_test(test_name_is_no_path),
       cmocka_unit_test(test_described_but_not_built),
-      cmocka_unit_test(test_missing_folder_is_said),
+      cmocka_unit_test(test_missing_folder_is_reported),
       cmocka_unit_test(test_environment),
       cmocka_unit_test(test_environment_of_others_is_ignored),
       cmocka_unit_test(test_moved_installation),
       cmocka_unit_test(test_rejected_then_good),
       cmocka_unit_test(test_stale_description),
       cmocka_unit_test(test_describe_without_description_file),
-      cmocka_unit_test(test_bad_description_said_once),
+      cmocka_unit_test(test_bad_description_is_reported_once),
       cmocka_unit_test(test_catalog),
       cmocka_unit_test(test_no_descriptor_left),
       cmocka_unit_test(test_no_such_kind),

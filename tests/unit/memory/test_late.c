@@ -205,7 +205,7 @@ static void test_addresses_that_are_not_its_own_are_refused(void **state)
   close_late();
 }
 
-static void test_a_region_freed_under_work_is_said(void **state)
+static void test_a_region_freed_under_work_is_reported(void **state)
 {
   (void)state;
   open_late("20000000", "0");
@@ -218,7 +218,7 @@ static void test_a_region_freed_under_work_is_said(void **state)
   close_late();
 }
 
-static void test_what_is_left_at_close_is_said(void **state)
+static void test_what_is_left_at_close_is_reported(void **state)
 {
   (void)state;
   struct pst_fence *fence = NULL;
@@ -257,8 +257,8 @@ int main(void)
       cmocka_unit_test(test_a_source_given_away_in_time_is_fine),
       cmocka_unit_test(test_work_that_writes_its_source_first_is_fine),
       cmocka_unit_test(test_addresses_that_are_not_its_own_are_refused),
-      cmocka_unit_test(test_a_region_freed_under_work_is_said),
-      cmocka_unit_test(test_what_is_left_at_close_is_said),
+      cmocka_unit_test(test_a_region_freed_under_work_is_reported),
+      cmocka_unit_test(test_what_is_left_at_close_is_reported),
       cmocka_unit_test(test_fences_have_a_limit),
   };
   return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;

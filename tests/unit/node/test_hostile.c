@@ -150,7 +150,7 @@ static void still_served(struct pair *pair)
   assert_string_equal(text, bytes);
 }
 
-static void strangers_are_told_and_dropped(void **state)
+static void strangers_are_reported_and_dropped(void **state)
 {
   struct pair pair;
 
@@ -277,7 +277,7 @@ static int listen_plain(char text[64])
 }
 
 /* What listens there is a stream's receiver. */
-static void node_that_calls_a_receiver_is_told(void **state)
+static void node_that_calls_a_receiver_is_reported(void **state)
 {
   struct pst_node_params params = open_params();
   struct pst_error error = PST_ERROR_INIT;
@@ -493,11 +493,11 @@ static void floods_are_bounded(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(strangers_are_told_and_dropped),
+      cmocka_unit_test(strangers_are_reported_and_dropped),
       cmocka_unit_test(without_descriptors),
       cmocka_unit_test(garbage_for_an_address),
       cmocka_unit_test(half_open_connections),
-      cmocka_unit_test(node_that_calls_a_receiver_is_told),
+      cmocka_unit_test(node_that_calls_a_receiver_is_reported),
       cmocka_unit_test(silence_times_out),
       cmocka_unit_test(hung_up_on_before_hello),
       cmocka_unit_test(offers_over_the_limit),

@@ -84,7 +84,7 @@ static void coming_and_going_leaves_nothing_behind(void **state)
 }
 
 /* More than there may be: told so, by which limit, and there is room again after. */
-static void one_too_many_is_told_the_limit(void **state)
+static void one_too_many_gets_the_limit(void **state)
 {
   struct pst_node_params params = some_params();
   struct side server, clients[3];
@@ -181,7 +181,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(coming_and_going_leaves_nothing_behind),
-      cmocka_unit_test(one_too_many_is_told_the_limit),
+      cmocka_unit_test(one_too_many_gets_the_limit),
       cmocka_unit_test(many_at_once),
   };
   return cmocka_run_group_tests(tests, use_fakes, NULL);

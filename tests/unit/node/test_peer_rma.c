@@ -175,7 +175,7 @@ static void memory_that_copies_itself(void **state)
   }
 }
 
-static void what_a_transport_lacks_is_said(void **state)
+static void what_a_transport_lacks_is_reported(void **state)
 {
   static const struct pst_setting writes_only[] = {{"read", "false"}, {"atomic", "false"}};
   static const struct pst_setting neither[] = {{"read", "false"}, {"write", "false"}};
@@ -471,7 +471,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(bounds_and_fields_are_checked),
       cmocka_unit_test(memory_that_copies_itself),
-      cmocka_unit_test(what_a_transport_lacks_is_said),
+      cmocka_unit_test(what_a_transport_lacks_is_reported),
       cmocka_unit_test(each_ends_once),
       cmocka_unit_test(the_depth_bounds_what_is_taken),
       cmocka_unit_test(leaving_brings_all_back),

@@ -115,7 +115,7 @@ static void each_step_of_the_transport(void **state)
 }
 
 /* The plugin's reason is the error, and there is no second one. */
-static void reason_of_a_worker_is_said_once(void **state)
+static void reason_of_a_worker_is_reported_once(void **state)
 {
   struct run run;
   struct pst_session_params params = {.struct_size = sizeof(params),
@@ -440,7 +440,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(each_step_of_the_transport, watch, unwatch),
-      cmocka_unit_test_setup_teardown(reason_of_a_worker_is_said_once, watch, unwatch),
+      cmocka_unit_test_setup_teardown(reason_of_a_worker_is_reported_once, watch, unwatch),
       cmocka_unit_test_setup_teardown(each_step_of_the_memory, watch, unwatch),
       cmocka_unit_test_setup_teardown(each_step_of_staging, watch, unwatch),
       cmocka_unit_test_setup_teardown(no_wakeup_descriptor_is_lived_with, watch, unwatch),

@@ -180,7 +180,7 @@ static void the_others_end_when_the_leader_loses_its_receiver(void **state)
   close_run(&run);
 }
 
-static void a_failed_source_is_told_to_every_receiver(void **state)
+static void a_failed_source_is_reported_to_every_receiver(void **state)
 {
   struct pst_receiver *receivers[2];
   struct pst_stats stats = {.struct_size = sizeof(stats)};
@@ -306,7 +306,7 @@ int main(void)
       cmocka_unit_test(fan_out_by_copy_outlives_a_receiver),
       cmocka_unit_test(fan_out_by_reference_outlives_a_receiver),
       cmocka_unit_test(the_others_end_when_the_leader_loses_its_receiver),
-      cmocka_unit_test(a_failed_source_is_told_to_every_receiver),
+      cmocka_unit_test(a_failed_source_is_reported_to_every_receiver),
       cmocka_unit_test(fan_in_outlives_a_receiver),
       cmocka_unit_test(fan_in_outlives_a_sender),
       cmocka_unit_test(slots_are_staged_for_the_one_that_cannot_read_them),

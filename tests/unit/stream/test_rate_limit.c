@@ -52,7 +52,7 @@ static void the_mean_holds_whatever_the_caller_does(void **state)
 }
 
 /* What the rate did not hold back, but whoever came too late. */
-static void line_time_that_nobody_used_is_told(void **state)
+static void unused_line_time_is_reported(void **state)
 {
   struct rate_limit rate;
 
@@ -162,7 +162,7 @@ int main(void)
       cmocka_unit_test(unlimited_gives_all),
       cmocka_unit_test(the_mean_holds_whatever_the_caller_does),
       cmocka_unit_test(a_burst_is_bounded),
-      cmocka_unit_test(line_time_that_nobody_used_is_told),
+      cmocka_unit_test(unused_line_time_is_reported),
       cmocka_unit_test(it_says_when_to_come_again),
       cmocka_unit_test(a_lead_moves_when_and_not_how_many),
       cmocka_unit_test(a_chunk_then_a_sleep),

@@ -250,7 +250,7 @@ static void a_memory_without_room_for_the_first_copy_ends_its_sender(void **stat
   close_run(&run);
 }
 
-static void a_sender_is_staged_when_it_is_told_to_and_not_when_forbidden(void **state)
+static void a_sender_is_staged_by_option_and_not_when_forbidden(void **state)
 {
   struct run run;
   struct pst_stats stats = {.struct_size = sizeof(stats)};
@@ -458,7 +458,7 @@ int main(void)
                                       simulated_clock_begin, simulated_clock_end),
       cmocka_unit_test(a_staged_sender_says_that_it_waits_for_copies),
       cmocka_unit_test(a_memory_without_room_for_the_first_copy_ends_its_sender),
-      cmocka_unit_test(a_sender_is_staged_when_it_is_told_to_and_not_when_forbidden),
+      cmocka_unit_test(a_sender_is_staged_by_option_and_not_when_forbidden),
       cmocka_unit_test(a_stream_may_fail_while_a_copy_is_put_off),
       cmocka_unit_test(checks_are_put_off),
       cmocka_unit_test(part_of_a_check_has_a_fence),

@@ -227,7 +227,7 @@ static void views_go_back_once(void **state)
   close_run(&run);
 }
 
-static void an_abort_before_the_start_is_told(void **state)
+static void an_abort_before_the_start_is_reported(void **state)
 {
   struct pst_stats stats = {.struct_size = sizeof(stats)};
   struct pst_slot slot;
@@ -248,7 +248,7 @@ static void an_abort_before_the_start_is_told(void **state)
   close_run(&run);
 }
 
-static void as_many_words_as_promised_are_told(void **state)
+static void as_many_words_as_promised_are_reported(void **state)
 {
   struct pst_sender *sender;
   struct pst_receiver *receiver;
@@ -327,8 +327,8 @@ int main(void)
                                       simulated_clock_end),
       cmocka_unit_test(blocked_times_fit_into_the_running_time),
       cmocka_unit_test(views_go_back_once),
-      cmocka_unit_test(an_abort_before_the_start_is_told),
-      cmocka_unit_test(as_many_words_as_promised_are_told),
+      cmocka_unit_test(an_abort_before_the_start_is_reported),
+      cmocka_unit_test(as_many_words_as_promised_are_reported),
       cmocka_unit_test(a_sender_without_a_source_sleeps),
       cmocka_unit_test(waiting_needs_a_thread),
   };

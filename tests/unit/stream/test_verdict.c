@@ -84,7 +84,7 @@ static void a_receiver_alone_can_say_empty(void **state)
   check(NULL, &r, PST_STAGE_EMPTY, 0.6);
 }
 
-static void a_receiver_uses_what_its_peer_told(void **state)
+static void a_receiver_uses_the_values_of_its_peer(void **state)
 {
   struct pst_stats r = side(PST_STAGE_EMPTY, 600);
   (void)state;
@@ -179,7 +179,7 @@ int main(void)
       cmocka_unit_test(credit_is_named_when_the_receiver_waits_too),
       cmocka_unit_test(a_slow_transport_is_named),
       cmocka_unit_test(a_receiver_alone_can_say_empty),
-      cmocka_unit_test(a_receiver_uses_what_its_peer_told),
+      cmocka_unit_test(a_receiver_uses_the_values_of_its_peer),
       cmocka_unit_test(a_rate_that_is_kept_is_the_limit_whatever_else_runs),
       cmocka_unit_test(ends_that_wait_for_each_other_without_a_cpu_lack_no_slots),
       cmocka_unit_test(work_without_a_whole_cpu_is_starved),

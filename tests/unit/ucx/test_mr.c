@@ -118,7 +118,7 @@ static void short_messages_out_of_a_gpu_are_staged(void **state)
   }
 }
 
-static void a_ucx_without_cuda_is_said(void **state)
+static void a_ucx_without_cuda_is_reported(void **state)
 {
   const struct row row = {"self rc_mlx5", 0, 0, &on_gpu, -EOPNOTSUPP, "is without CUDA"};
   struct pst_path_info path;
@@ -132,7 +132,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(short_messages_out_of_a_gpu_are_staged),
-      cmocka_unit_test(a_ucx_without_cuda_is_said),
+      cmocka_unit_test(a_ucx_without_cuda_is_reported),
   };
 
   return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;

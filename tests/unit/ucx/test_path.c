@@ -90,7 +90,7 @@ static const struct row rows[] = {
      {NULL}},
 };
 
-static void what_is_lost_is_said(void **state)
+static void what_is_lost_is_reported(void **state)
 {
   struct pst_device device;
   struct pst_worker worker = {.device = &device};
@@ -147,7 +147,7 @@ static void messages_go_straight_into_a_gpu_by_rdma(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(what_is_lost_is_said),
+      cmocka_unit_test(what_is_lost_is_reported),
       cmocka_unit_test(the_longest_is_not_cut),
       cmocka_unit_test(messages_go_straight_into_a_gpu_by_rdma),
   };

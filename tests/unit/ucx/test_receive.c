@@ -131,7 +131,7 @@ static void what_is_fetched_comes_when_it_is_there(void **state)
   release(&got, 1);
 }
 
-static void slots_that_are_free_again_are_told(void **state)
+static void slots_that_are_free_again_are_reported(void **state)
 {
   struct pst_completion got[SLOTS];
 
@@ -335,7 +335,7 @@ int main(void)
       cmocka_unit_test_setup_teardown(later_ones_wait_for_earlier_ones, open_posix, close_it),
       cmocka_unit_test_setup_teardown(parts_come_in_any_order, open_posix, close_it),
       cmocka_unit_test_setup_teardown(what_is_fetched_comes_when_it_is_there, open_posix, close_it),
-      cmocka_unit_test_setup_teardown(slots_that_are_free_again_are_told, open_posix, close_it),
+      cmocka_unit_test_setup_teardown(slots_that_are_free_again_are_reported, open_posix, close_it),
       cmocka_unit_test_setup_teardown(the_slot_that_was_last_back_is_next, open_posix, close_it),
       cmocka_unit_test_setup_teardown(slots_that_a_device_copies_out_of_go_in_turn, open_posix,
                                       close_it),

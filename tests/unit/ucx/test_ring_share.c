@@ -43,7 +43,7 @@ static void take_back(uint32_t slot)
   ucx_share_release(&shares, slot);
 }
 
-static void shares_are_equal_unless_told(void **state)
+static void shares_are_equal_without_an_option(void **state)
 {
   (void)state;
   open_shares(31, 3, 0);
@@ -155,7 +155,7 @@ static void what_is_out_at_the_end_is_the_next_ones_later(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(shares_are_equal_unless_told),
+      cmocka_unit_test(shares_are_equal_without_an_option),
       cmocka_unit_test(credit_goes_a_few_at_a_time),
       cmocka_unit_test(who_uses_all_gets_as_much_again),
       cmocka_unit_test(one_is_kept_for_each_of_the_others),

@@ -136,7 +136,7 @@ static void test_level_from_environment(void **state)
                         "penstock: debug: four\n");
 }
 
-static void test_unknown_level_is_said(void **state)
+static void test_unknown_level_is_reported(void **state)
 {
   (void)state;
   expect_child("loud", "penstock: warning: PENSTOCK_LOG=loud is no log level, taken as info; "
@@ -376,7 +376,7 @@ int main(int argc, char **argv)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_default_level),
       cmocka_unit_test(test_level_from_environment),
-      cmocka_unit_test(test_unknown_level_is_said),
+      cmocka_unit_test(test_unknown_level_is_reported),
       cmocka_unit_test(test_level_and_complaint_reach_a_sink),
       cmocka_unit_test(test_lines_stay_whole),
       cmocka_unit_test_setup(test_sink_and_level, use_sink),

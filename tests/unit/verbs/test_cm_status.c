@@ -36,7 +36,7 @@ static void what_is_not_answered_names_the_hop_limit_first(void **state)
   assert_non_null(strstr(text, "Check: `hop_limit`"));
 }
 
-static void refusals_are_told_by_their_reason(void **state)
+static void refusals_are_reported_by_their_reason(void **state)
 {
   (void)state;
   char text[1024];
@@ -65,7 +65,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_event_has_words),
       cmocka_unit_test(what_is_not_answered_names_the_hop_limit_first),
-      cmocka_unit_test(refusals_are_told_by_their_reason),
+      cmocka_unit_test(refusals_are_reported_by_their_reason),
       cmocka_unit_test(only_what_may_pass_is_tried_again),
   };
   return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;

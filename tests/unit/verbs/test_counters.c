@@ -69,7 +69,7 @@ static void have(struct vb_counters *counters, const char *name, uint64_t value)
 }
 
 /* What is sent again; not what grows when all is well, too. */
-static void a_slow_link_is_told(void **state)
+static void a_slow_link_is_reported(void **state)
 {
   (void)state;
   const struct vb_counters before = {.count = 2,
@@ -126,7 +126,7 @@ static void expect(const char *port, const char *host, const struct vb_counters 
   assert_string_equal(text, expected);
 }
 
-static void packets_that_no_answer_came_to_are_told(void **state)
+static void packets_without_an_answer_are_reported(void **state)
 {
   (void)state;
   struct vb_counters before;
@@ -140,7 +140,7 @@ static void packets_that_no_answer_came_to_are_told(void **state)
   expect(folder, NULL, &before, "none has grown");
 }
 
-static void refusals_of_routers_are_told(void **state)
+static void refusals_of_routers_are_reported(void **state)
 {
   (void)state;
   char path[128];
@@ -221,10 +221,10 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(those_that_grew_are_named),
-      cmocka_unit_test(a_slow_link_is_told),
+      cmocka_unit_test(a_slow_link_is_reported),
       cmocka_unit_test(a_few_of_many_packets_are_not_told),
-      cmocka_unit_test(packets_that_no_answer_came_to_are_told),
-      cmocka_unit_test(refusals_of_routers_are_told),
+      cmocka_unit_test(packets_without_an_answer_are_reported),
+      cmocka_unit_test(refusals_of_routers_are_reported),
       cmocka_unit_test(the_host_counts_for_its_own_addresses_alone),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down) ? 1 : 0;

@@ -389,7 +389,7 @@ static void others_are_registered_by_themselves(void **state)
 }
 
 /* The same address, of memory that was given back and got again. */
-static void nothing_outlives_who_has_it(void **state)
+static void nothing_outlives_its_owner(void **state)
 {
   (void)state;
   struct pst_region region = gpu();
@@ -485,7 +485,7 @@ int main(void)
       cmocka_unit_test_setup(host_memory_is_registered_once, reset),
       cmocka_unit_test_setup_teardown(equal_ones_are_registered_once, reset, all_are_closed),
       cmocka_unit_test_setup_teardown(others_are_registered_by_themselves, reset, all_are_closed),
-      cmocka_unit_test_setup_teardown(nothing_outlives_who_has_it, reset, all_are_closed),
+      cmocka_unit_test_setup_teardown(nothing_outlives_its_owner, reset, all_are_closed),
       cmocka_unit_test_setup_teardown(a_refusal_is_not_kept, reset, all_are_closed),
 #ifdef IBV_ACCESS_OPTIONAL_RANGE
       cmocka_unit_test_setup_teardown(relaxed_ordering_is_a_wish, reset, all_are_closed),

@@ -172,7 +172,7 @@ static void a_client_that_does_not_wait_for_answers(void **state)
 }
 
 /* As the process that was forked for one client alone. */
-static void a_server_with_a_token_serves_who_has_it(void **state)
+static void a_server_with_a_token_serves_its_holder(void **state)
 {
   static const char *const others[] = {HELLO, NULL};
   static const char *const wrong[] = {
@@ -255,7 +255,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_server_outlives_hostile_clients),
       cmocka_unit_test(a_client_that_does_not_wait_for_answers),
-      cmocka_unit_test(a_server_with_a_token_serves_who_has_it),
+      cmocka_unit_test(a_server_with_a_token_serves_its_holder),
       cmocka_unit_test(clients_wait_for_their_turn),
       cmocka_unit_test(addresses_are_checked),
   };

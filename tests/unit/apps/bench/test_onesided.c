@@ -231,7 +231,7 @@ static void a_target_checks_no_more_than_it_has(void **state)
 }
 
 /* Whoever finds the port of a case: the region is not for them. */
-static void a_region_is_for_who_has_the_token(void **state)
+static void a_region_is_for_the_holder_of_the_token(void **state)
 {
   static const char *const tokens[] = {"b", "", "aa"};
   struct pair pair;
@@ -272,7 +272,7 @@ int main(void)
       cmocka_unit_test(a_read_of_other_bytes_is_corrupted),
       cmocka_unit_test(a_write_of_other_bytes_is_corrupted),
       cmocka_unit_test(a_target_checks_no_more_than_it_has),
-      cmocka_unit_test(a_region_is_for_who_has_the_token),
+      cmocka_unit_test(a_region_is_for_the_holder_of_the_token),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -55,7 +55,7 @@ static void test_bytes_are_equal(void **state)
 }
 
 /* Who comes waits for no more than a quantum, and what one has credit for, of each other. */
-static void test_who_comes_is_served_soon(void **state)
+static void test_a_new_client_is_served_soon(void **state)
 {
   static struct one all[MANY];
   struct one late = {.least = 4096, .most = 4096};
@@ -111,7 +111,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_bytes_are_equal),
-      cmocka_unit_test(test_who_comes_is_served_soon),
+      cmocka_unit_test(test_a_new_client_is_served_soon),
       cmocka_unit_test(test_leaving),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

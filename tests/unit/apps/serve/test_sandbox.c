@@ -146,7 +146,7 @@ static void test_nothing_is_made_outside(void **state)
 }
 
 /* A folder that nothing can be made in is no part of another user's. */
-static void test_a_closed_folder_is_said_to_be_closed(void **state)
+static void test_a_closed_folder_is_reported(void **state)
 {
   struct partial_file part;
 
@@ -434,7 +434,7 @@ int main(void)
       cmocka_unit_test(test_names),
       cmocka_unit_test_setup_teardown(test_nothing_leads_out, setup, teardown),
       cmocka_unit_test_setup_teardown(test_nothing_is_made_outside, setup, teardown),
-      cmocka_unit_test_setup_teardown(test_a_closed_folder_is_said_to_be_closed, setup, teardown),
+      cmocka_unit_test_setup_teardown(test_a_closed_folder_is_reported, setup, teardown),
       cmocka_unit_test_setup_teardown(test_a_part_is_this_users_alone, setup, teardown),
       cmocka_unit_test_setup_teardown(test_only_what_was_seen_is_opened, setup, teardown),
       cmocka_unit_test_setup_teardown(test_folders_are_listed_in_parts, setup, teardown),

@@ -141,7 +141,7 @@ static void expect_wrong(const char *message, size_t length, const char *said)
 }
 #define EXPECT_WRONG(message, said) expect_wrong(message, sizeof(message) - 1, said)
 
-static void test_what_is_wrong_is_said(void **state)
+static void test_what_is_wrong_is_reported(void **state)
 {
   (void)state;
   EXPECT_WRONG("", "ends before");
@@ -184,7 +184,7 @@ int main(void)
       cmocka_unit_test(test_another_major_is_known_as_such),
       cmocka_unit_test(test_too_long_is_refused),
       cmocka_unit_test(test_text_is_cut_and_cleaned),
-      cmocka_unit_test(test_what_is_wrong_is_said),
+      cmocka_unit_test(test_what_is_wrong_is_reported),
       cmocka_unit_test(test_later_keys_are_skipped),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -224,7 +224,7 @@ static void open_without_flush(void)
   teardown(NULL);
 }
 
-static void test_a_gpu_that_cannot_be_told_to_flush_says_so(void **state)
+static void test_a_gpu_that_cannot_flush_says_so(void **state)
 {
   (void)state;
   expect_success("delay_us=0,no_flush", open_without_flush);
@@ -269,7 +269,7 @@ int main(void)
       cmocka_unit_test(test_what_goes_too_early_is_reported),
       cmocka_unit_test(test_a_queue_is_closed_behind_its_work),
       cmocka_unit_test(test_what_a_nic_writes_is_there_after_the_flush),
-      cmocka_unit_test(test_a_gpu_that_cannot_be_told_to_flush_says_so),
+      cmocka_unit_test(test_a_gpu_that_cannot_flush_says_so),
       cmocka_unit_test(test_a_module_without_the_kernels_is_unloaded),
   };
   return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
