@@ -90,6 +90,8 @@ int control_node_connect(struct control *control, uint64_t id, const char *host_
   struct node_join *join = calloc(1, sizeof(*join));
   int rc = command && join ? 0 : -ENOMEM;
 
+  assert(id % 2 == 0); /* odd ones are those that come */
+
   if (rc == 0)
     rc = blob_copy(address, CONTROL_ADDRESS_MAX, &join->address);
   if (rc < 0)
