@@ -321,7 +321,7 @@ static void less_than_is_needed_is_refused(void **state)
   a_sender_is_refused(SENDS, "mine: ibv_create_qp on sends0 granted less than was requested: 100 "
                              "of 208 sends;");
   a_sender_is_refused(SENDS_FOUR,
-                      "mine, queue pair 1 of `qps: 4`: ibv_create_qp on sends0 gave less");
+                      "mine, queue pair 1 of `qps: 4`: ibv_create_qp on sends0 granted less");
   a_sender_is_refused(PIECES, "granted less than was requested: 2 of 3 pieces of a send;");
   a_sender_is_refused(COMPLETIONS, "ibv_resize_cq granted less than was requested; it has 127");
   a_receiver_is_refused(RECEIVES, "granted less than was requested: 30 of 204 receives;");

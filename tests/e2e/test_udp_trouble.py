@@ -116,7 +116,7 @@ class Unnumbered(Trouble):
         receiver = self.receiver(path)
         self.run_program("send", path)
         self.ended(receiver)
-        self.assertRegex(receiver.stderr, "warning: .*numbers no message.*set framing: sequence")
+        self.assertRegex(receiver.stderr, "warning: .*has no sequence numbers.*set framing: sequence")
         self.assertEqual(self.result()["warnings"][0]["code"], "unnumbered")
 
 

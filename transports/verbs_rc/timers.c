@@ -78,11 +78,10 @@ static void rc_timers_not_connected(struct pst_endpoint *endpoint)
              endpoint->rc->stage.connecting.hellos_lost, status);
   } else {
     if (!endpoint->rc->cm && again_ns >= endpoint->timeout_ns)
-      snprintf(
-          status, sizeof(status),
-          "`timeout: %u`, after which a hello that came too early is sent again, is %.1f s, and "
-          "this end waits for %.1f s; ",
-          timeout, (double)again_ns / 1e9, (double)endpoint->timeout_ns / 1e9);
+      snprintf(status, sizeof(status),
+               "`timeout: %u`, with which a hello that came too early is sent again after %.1f s, "
+               "and this end waits for %.1f s; ",
+               timeout, (double)again_ns / 1e9, (double)endpoint->timeout_ns / 1e9);
     snprintf(why, sizeof(why),
              "the peer was not heard in time: it never connected, or its packets do not reach this "
              "end. Check: %s%s; the peer's log",

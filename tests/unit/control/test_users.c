@@ -455,7 +455,7 @@ static void test_closes_that_are_held_up(void **state)
   while (got.type == WIRE_HELLO || got.type == WIRE_KEEP)
     assert_true(plain_receive(fd, &got));
   assert_int_equal(got.type, WIRE_BYE);
-  assert_non_null(strstr(got.text, "takes no descriptors"));
+  assert_non_null(strstr(got.text, "accepts no descriptors"));
   int late = side_open(port, true, &guest);
   log_wait("refusing connections to the side-socket");
   assert_int_equal(control_beat(sender->control, out, &totals), 0);

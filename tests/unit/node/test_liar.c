@@ -132,7 +132,7 @@ static void another_address_that_is_none(void **state)
 /* Without a transport an address is a number of slots, and would be credit once more. */
 static void another_address_without_a_transport(void **state)
 {
-  static const struct lie lie = {"READDRESS", WIRE_READDRESS, 0, 0, "or not its first"};
+  static const struct lie lie = {"READDRESS", WIRE_READDRESS, 0, 0, "or came a second time"};
   static const uint8_t slots[4] = {0, 0, 0, 4};
   struct pst_node_params params = quick_params();
   struct pst_node_event event;

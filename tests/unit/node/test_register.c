@@ -133,7 +133,7 @@ static void what_cannot_be_is_refused(void **state)
   (void)state;
   pair_open(&pair, NULL, NULL);
   params = params_of(heap, 0, -1, 0);
-  expect_refusal(&pair.client, &params, -EINVAL, "no range");
+  expect_refusal(&pair.client, &params, -EINVAL, "empty or wraps around");
   params = params_of(own.bytes, PAGE, own.fd, 0);
   expect_refusal(&pair.client, &params, -EINVAL, "not mapped there");
   params = params_of(heap, PAGE, own.fd, AT);

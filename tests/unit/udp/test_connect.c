@@ -127,7 +127,7 @@ static void peers_that_do_not_fit_are_refused(void **state)
   blob = peer_blob(true);
   blob.framing = DG_FRAMING_RTP;
   assert_int_equal(connect_blob(&blob), -EPROTO);
-  assert_non_null(strstr(fake_log(), "its `framing` is not ours"));
+  assert_non_null(strstr(fake_log(), "both ends have another `framing`"));
   blob = peer_blob(true);
   blob.family = 6;
   assert_int_equal(connect_blob(&blob), -EPROTO);

@@ -122,9 +122,9 @@ static void addresses_that_do_not_fit_are_refused(void **state)
     bool *what;
     int rc;
     const char *why;
-  } all[] = {{&peer.is_sender, -EPROTO, "does not receive, or sends too"},
-             {&peer.is_receiver, -EPROTO, "does not receive, or sends too"},
-             {&peer.sends, -EPROTO, "it has `operation: send`, and we have write"},
+  } all[] = {{&peer.is_sender, -EPROTO, "does not receive, or sends, too"},
+             {&peer.is_receiver, -EPROTO, "does not receive, or sends, too"},
+             {&peer.sends, -EPROTO, "the peer has `operation: send`, and this end write"},
              {&peer.is_split, -EPROTO, "both ends need a domain, or neither"},
              {&peer.is_ethernet, -EXDEV, "one end is on Ethernet (RoCE), the other on InfiniBand"}};
 
@@ -139,11 +139,11 @@ static void addresses_that_do_not_fit_are_refused(void **state)
   peer.is_cm = true;
   peer.cm_port = 1;
   assert_int_equal(connect_to(&peer), -EPROTO);
-  assert_non_null(strstr(fake_log(), "it has `connection: rdma_cm`, and we have exchange"));
+  assert_non_null(strstr(fake_log(), "the peer has `connection: rdma_cm`, and this end exchange"));
   peer.is_cm = false;
   peer.lanes = 3;
   assert_int_equal(connect_to(&peer), -EPROTO);
-  assert_non_null(strstr(fake_log(), "it has `qps: 3`, and we have 2"));
+  assert_non_null(strstr(fake_log(), "the peer has `qps: 3`, and this end 2"));
   peer.lanes = 2;
   peer.gid_type = VB_GID_ROCE_V1;
   assert_int_equal(connect_to(&peer), -EXDEV);

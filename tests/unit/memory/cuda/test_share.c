@@ -201,7 +201,7 @@ static void test_ranges_that_are_not_in_their_base(void **state)
     wrong.offset = out.base_length;
     refuse(-EINVAL, &wrong, "are not in the");
     memset(wrong.device, 'G', sizeof(wrong.device));
-    refuse(-EINVAL, &wrong, "is no export");
+    refuse(-EINVAL, &wrong, "the name of its device");
     leave(&other, &out);
   }
 }
