@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What `penstock serve` has done, as metrics. */
+#include "metrics/server.h"
 #include "metrics/streams.h"
 #include "server.h"
 
@@ -51,4 +52,12 @@ struct metrics_page *serve_metrics_page(const struct server *server)
                          pst_node_worker_counters(server->node, values, COUNTERS_MAX));
   }
   return page;
+}
+
+void serve_metrics_publish(const struct server *server)
+{
+  struct metrics_page *page = serve_metrics_page(server);
+
+  serve_metrics_add_totals(page, &server->totals, server->client_count);
+  metrics_server_publish(server->params->metrics, page);
 }

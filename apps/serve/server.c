@@ -11,7 +11,6 @@
 #include "clock.h"
 #include "errno_hint.h"
 #include "log.h"
-#include "metrics/server.h"
 #include "sandbox.h"
 #include "signals.h"
 
@@ -214,9 +213,7 @@ int serve_server_run(struct server *server, int event_fd)
       check = now + IDLE_CHECK_NS;
     }
     if (server->params->metrics && now >= publish) {
-      struct metrics_page *page = serve_metrics_page(server);
-      serve_metrics_add_totals(page, &server->totals, server->client_count);
-      metrics_server_publish(server->params->metrics, page);
+      serve_metrics_publish(server);
       publish = now + NS_PER_S;
     }
     if (now - busy > SPIN_NS) {

@@ -161,6 +161,7 @@ struct metrics_page;
 struct metrics_page *serve_metrics_page(const struct server *server);
 void serve_metrics_add_totals(struct metrics_page *page, const struct server_totals *totals,
                               uint32_t clients);
+void serve_metrics_publish(const struct server *server); /* both, with --metrics */
 
 /* ---- Between server*.c and job*.c -------------------------------------------- */
 

@@ -545,3 +545,10 @@ int pst_peer_post(struct pst_peer *peer, const struct pst_operation *o, uint32_t
     peer->wants_room = true;
   return taken > 0 ? (int)taken : rc;
 }
+
+/* Without --metrics there are none. */
+void serve_metrics_publish(const struct server *server)
+{
+  (void)server;
+  abort();
+}
