@@ -57,14 +57,15 @@ static int device_read_limits(struct engine_device *device, struct pst_error *er
   return 0;
 }
 
-/* The plan of all filters is the device's own. */
+/* Of the open() that this thread is in; NULL: none. */
+static _Thread_local struct engine_device *device_opening;
+
 static void device_take_link(const struct pst_open_params *params, uint64_t link_bps)
 {
-  struct engine_device *device =
-      (struct engine_device *)(uintptr_t)((const char *)params->plan -
-                                          offsetof(struct engine_device, plan));
+  struct engine_device *device = device_opening;
 
-  device->fit_plan(device, link_bps);
+  if (device && params->plan == &device->plan)
+    device->fit_plan(device, link_bps);
 }
 
 int engine_device_open(struct engine *engine, struct engine_device *device,
@@ -100,7 +101,9 @@ int engine_device_open(struct engine *engine, struct engine_device *device,
   }
   device->ops = plugin->transport;
   pst_log_place(engine_plugin_place, &config->plugin);
+  device_opening = device;
   rc = device->ops->open(plugin->host, &params[config->filter_count], &device->device);
+  device_opening = NULL;
   pst_log_place(NULL, NULL);
   if (rc < 0 && pst_fail_said(error, engine_exit_status(rc), rc) == rc)
     return rc;

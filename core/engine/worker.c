@@ -15,6 +15,7 @@
 #define CLOSING_BATCH 64
 #define CLOSING_NS PST_NS_PER_S
 #define CLOSING_WORK_NS (PST_NS_PER_S / 10)
+#define CLOSING_MOST_NS (60 * PST_NS_PER_S)
 
 int engine_worker_open(struct engine *engine, struct engine_device *device,
                        const struct engine_events *events, struct engine_worker *worker,
@@ -227,9 +228,11 @@ static uint32_t worker_count_open(const struct engine *engine)
 }
 
 /* A thousand endpoints take an adapter thousands of commands, and one poll seconds: there is a
- * second more after each poll that closes some, or is at work for long. */
+ * second more after each poll that closes some, or is at work for long; a minute at most. */
 bool engine_await_closed(struct engine *engine, uint64_t give_up_ns)
 {
+  const uint64_t last_ns = clock_now_ns() + CLOSING_MOST_NS;
+
   for (uint32_t open = worker_count_open(engine);;) {
     const uint64_t began = clock_now_ns();
     bool seen = false;
@@ -239,7 +242,8 @@ bool engine_await_closed(struct engine *engine, uint64_t give_up_ns)
     const uint64_t now = clock_now_ns();
     if (left == 0)
       return true;
-    if ((left < open || now - began > CLOSING_WORK_NS) && give_up_ns < now + CLOSING_NS)
+    if (now < last_ns && (left < open || now - began > CLOSING_WORK_NS) &&
+        give_up_ns < now + CLOSING_NS)
       give_up_ns = now + CLOSING_NS;
     if (now > give_up_ns) {
       pst_log(PST_LOG_WARN,

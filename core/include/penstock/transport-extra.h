@@ -5,7 +5,7 @@
  *
  * A filter wraps a transport and has the operations of a transport. pst_open_params.inner is the
  * transport or filter that it wraps: the filter calls inner->open(inner_host, inner_params, …) and
- * passes plan and calls on.
+ * passes plan and calls on. It reads the plan after inner->open(), which may have changed it.
  */
 #ifndef PENSTOCK_TRANSPORT_EXTRA_H
 #define PENSTOCK_TRANSPORT_EXTRA_H

@@ -72,7 +72,8 @@ struct pst_open_params {
   const char *local_address;
   /* open() may call it once, with the speed of the device's link in bit/s. The host then gives
    * rings that nobody sized as many slots as 100 us of that speed fill: on return `plan` has them.
-   * `params` are those of open(), or a copy. NULL: nobody asks. */
+   * `params` are those of open(), or a copy with the same `plan`; after open() has returned, or
+   * with another plan, the call does nothing. NULL: nobody asks. */
   void (*tell_link)(const struct pst_open_params *params, uint64_t link_bps);
 };
 

@@ -21,6 +21,7 @@ static struct {
   uint32_t workers_max;
   struct pst_open_params chain[3]; /* as the outermost got them */
   uint32_t depth;
+  uint64_t link_bps; /* that the innermost tells, with its own plan and with another; 0: nothing */
   int closes, counted;
   void (*work)(void *arg);
   void *arg;
@@ -33,6 +34,13 @@ static int fake_open(const struct pst_host *host, const struct pst_open_params *
   (void)host;
   for (fake.depth = 0; params; params = params->inner_params)
     fake.chain[fake.depth++] = *params;
+  if (fake.link_bps) {
+    static const struct pst_plan others;
+    struct pst_open_params copy = fake.chain[fake.depth - 1];
+    copy.tell_link(&copy, fake.link_bps);
+    copy.plan = &others;
+    copy.tell_link(&copy, 1);
+  }
   *device = (struct pst_device *)(uintptr_t)8;
   return fake.open;
 }
@@ -166,9 +174,11 @@ static void a_transport_tells_of_its_link(void **state)
   assert_int_equal(engine_device_open(&engine, device, NULL, &error), 0);
   assert_null(fake.chain[2].tell_link);
   device->fit_plan = fit;
+  fake.link_bps = 7;
   assert_int_equal(engine_device_open(&engine, device, NULL, &error), 0);
   assert_null(fake.chain[0].tell_link);
-  fake.chain[2].tell_link(&fake.chain[2], 7);
+  assert_int_equal(device->plan.ring_slots, 7);
+  fake.chain[2].tell_link(&fake.chain[2], 8); /* too late */
   assert_int_equal(device->plan.ring_slots, 7);
 }
 
