@@ -51,6 +51,8 @@ static int machine_read_gpus(struct host *host, struct topo_machine *machine)
       if (known.all[i].pci[0] && strcmp(known.all[i].pci, machine->gpus[k].place.pci) == 0) {
         snprintf(machine->gpus[k].uuid, sizeof(machine->gpus[k].uuid), "%s", known.all[i].uuid);
         machine->gpus[k].is_integrated = known.all[i].is_integrated;
+        if (known.all[i].name[0])
+          snprintf(machine->gpus[k].model, sizeof(machine->gpus[k].model), "%s", known.all[i].name);
       }
   host_gpu_free(&known);
   host_pci_free(&pcis);
