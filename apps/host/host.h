@@ -18,7 +18,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <penstock/plugin.h>
+#include <penstock/types.h>
 
 struct host;
 struct json_object;

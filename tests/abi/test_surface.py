@@ -101,7 +101,7 @@ class Described(Case):
 
 
 # These depend on the machine, not on a plugin: no plugin can be built that meets them.
-CIRCUMSTANCES = ("no memory", "cannot be read", "cannot be looked at", "its folder %s cannot be looked at",
+CIRCUMSTANCES = ("out of memory", "no memory", "cannot be read", "cannot be looked at", "its folder %s cannot be looked at",
                  "cannot be opened: %s")  # fmt: skip
 
 

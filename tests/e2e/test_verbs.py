@@ -483,7 +483,7 @@ class Verbs(Case):
                                           **self.prefix())  # fmt: skip
             self.assertEqual([row["ok"] for row in result["rows"]], [True, False, True], child)
             (error,) = result["errors"]
-            self.assertIn("600 of 1033 sends; a smaller `ring`", error["text"])
+            self.assertIn("600 of 1033 sends; use a smaller `ring`", error["text"])
 
     def test_devices_and_mistakes(self):
         listed = self.run_program("plugins", "verbs_rc", **self.prefix()).stdout
