@@ -319,7 +319,10 @@ static int init_run(const struct command *command, const struct arguments *argum
     return PST_EXIT_FAILED;
   const int rc = topo_machine_read(arguments->topo[TOPO_ROOT], &machine, why);
   if (rc < 0) {
-    status = init_fail(rc == -EOPNOTSUPP ? PST_EXIT_UNAVAILABLE : PST_EXIT_FAILED, "%s", why);
+    status = init_fail(rc == -EOPNOTSUPP ? PST_EXIT_UNAVAILABLE
+                       : rc == -ENOENT   ? PST_EXIT_USAGE
+                                         : PST_EXIT_FAILED,
+                       "%s", why);
   } else {
     init->arguments = arguments;
     init->asks = !arguments->topo[INIT_AS] && isatty(STDIN_FILENO) && isatty(STDERR_FILENO);

@@ -69,7 +69,7 @@ const struct topo_adapter *topo_distance_best_adapter(const struct topo_machine 
 
   for (size_t i = 0; i < machine->adapter_count; i++) {
     const struct topo_adapter *adapter = &machine->adapters[i];
-    if (adapter->place.pci[0] && !adapter->over[0] &&
+    if (adapter->place.pci[0] && !adapter->over[0] && (adapter->netdev[0] || adapter->rdma[0]) &&
         (!best || distance_is_better(adapter, best, gpu)))
       best = adapter;
   }

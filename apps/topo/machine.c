@@ -107,7 +107,8 @@ int topo_machine_read(const char *root, struct topo_machine **machine, char why[
     return snprintf(why, TOPO_WHY_BYTES, "out of memory"), -ENOMEM;
   struct host *host = host_open(root, cause);
   if (!host)
-    return snprintf(why, TOPO_WHY_BYTES, "%s", cause), -ENOENT;
+    return snprintf(why, TOPO_WHY_BYTES, "%s%s", root ? "--root: " : "", cause),
+           root ? -ENOENT : -EIO;
   const int rc = machine_fill(host, *machine, why);
   host_close(host);
   return rc;

@@ -85,10 +85,10 @@ struct topo_machine {
   size_t gpu_count;
 };
 
-/* Reads this machine, or the one that `penstock doctor --record` wrote to `root`: by its
- * penstock/topology.xml where that is, else by its sys/ and proc/. NULL: this machine. 0;
- * -EOPNOTSUPP: built without hwloc; -errno with `why`, cause and remedy. topo_machine_close() in
- * any case. */
+/* Reads this machine, or the one that `penstock doctor --record` wrote to `root`, by its
+ * penstock/topology.xml, sys/ and proc/. NULL: this machine. 0; -EOPNOTSUPP: built without hwloc;
+ * -ENOENT: `root` is no recording; -errno with `why`, cause and remedy. topo_machine_close() in any
+ * case. */
 int topo_machine_read(const char *root, struct topo_machine **machine, char why[TOPO_WHY_BYTES]);
 void topo_machine_close(struct topo_machine *machine);
 

@@ -8,6 +8,7 @@
 #include "distance.h"
 #include "show.h"
 #include "size.h"
+#include "util/printable.h"
 
 #define BOX_WIDTH 190
 #define BOX_HEIGHT 58
@@ -28,12 +29,18 @@ struct svg_pen {
   int x, y;
 };
 
+/* At most that many bytes of a text; what XML has no place for becomes '?'. */
 static void svg_print_escaped(FILE *to, const char *text, size_t most)
 {
   const size_t length = strlen(text);
+  char shown[TOPO_LINE_BYTES];
+  size_t end = snprintf(shown, sizeof(shown), "%.*s", (int)most, text) > 0 ? strlen(shown) : 0;
 
-  for (size_t i = 0; i < length && i < most; i++)
-    switch (text[i]) {
+  while (end > 0 && end < length && ((unsigned char)text[end] & 0xc0) == 0x80)
+    end--; /* not within a character */
+  pst_make_printable(shown, end, '?');
+  for (size_t i = 0; i < end; i++)
+    switch (shown[i]) {
     case '<':
       fputs("&lt;", to);
       break;
@@ -44,10 +51,9 @@ static void svg_print_escaped(FILE *to, const char *text, size_t most)
       fputs("&amp;", to);
       break;
     default:
-      if ((unsigned char)text[i] >= ' ')
-        fputc(text[i], to);
+      fputc(shown[i], to);
     }
-  if (length > most)
+  if (length > end)
     fputs("…", to);
 }
 

@@ -7,6 +7,7 @@
 #include "distance.h"
 #include "show.h"
 #include "size.h"
+#include "util/printable.h"
 
 #define CORES_SHOWN 4
 
@@ -202,7 +203,7 @@ static void text_print_ports(const struct topo_machine *machine, FILE *to)
   }
 }
 
-void topo_show_text(const struct topo_machine *machine, FILE *to)
+static void text_print_all(const struct topo_machine *machine, FILE *to)
 {
   size_t cards = 0;
 
@@ -219,4 +220,25 @@ void topo_show_text(const struct topo_machine *machine, FILE *to)
     text_print_advice(machine, to);
   if (machine->adapter_count > 0)
     text_print_ports(machine, to);
+}
+
+/* What a driver or a recording has written cannot steer a terminal. */
+void topo_show_text(const struct topo_machine *machine, FILE *to)
+{
+  char *text = NULL;
+  size_t length = 0;
+  FILE *memory = open_memstream(&text, &length);
+
+  if (!memory)
+    return;
+  text_print_all(machine, memory);
+  if (fclose(memory) == 0) {
+    for (char *line = text; *line != '\0';) {
+      const size_t bytes = strcspn(line, "\n");
+      pst_make_printable(line, bytes, '?');
+      line += bytes + (line[bytes] == '\n');
+    }
+    fputs(text, to);
+  }
+  free(text);
 }

@@ -71,8 +71,11 @@ static int topo_run(const struct command *command, const struct arguments *argum
   int rc = topo_machine_read(arguments->topo[TOPO_ROOT], &machine, why);
 
   if (rc < 0)
-    app_log_fail(&error, rc == -EOPNOTSUPP ? PST_EXIT_UNAVAILABLE : PST_EXIT_FAILED, rc, "topo: %s",
-                 why);
+    app_log_fail(&error,
+                 rc == -EOPNOTSUPP ? PST_EXIT_UNAVAILABLE
+                 : rc == -ENOENT   ? PST_EXIT_USAGE
+                                   : PST_EXIT_FAILED,
+                 rc, "topo: %s", why);
   else
     rc = topo_show(arguments, machine, result, &error);
   if (rc < 0)

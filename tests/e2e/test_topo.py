@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """penstock topo: this machine, and a recorded one, as text, JSON and a picture."""
+import os
 import re
 import time
 import xml.dom.minidom
@@ -78,8 +79,30 @@ class Topo(Case):
             self.assertTrue(0 <= x <= x + w <= width and 0 <= y <= y + h <= height, box.toxml())
         self.assertNotRegex(svg.read_text(), r"href|url\(|@import")
 
+    def test_hostile_recordings(self):
+        """A topology that leads elsewhere, is a pipe, is not XML, is not there: a status each time."""
+        root = self.recorded()
+        topology = root / "penstock" / "topology.xml"
+        for make in (lambda: topology.symlink_to(DGX), lambda: os.mkfifo(topology), lambda: topology.write_text("<topology"),
+                     lambda: topology.write_bytes(b"\0" * 9_000_000), lambda: None):  # fmt: skip
+            topology.unlink(missing_ok=True)
+            make()
+            self.assertIn("topology.xml", self.run_program("topo", "--root", root, expect=1).stderr)
+
+    def test_no_name_steers_a_terminal(self):
+        root = record(self.folder / "machine", {
+            "penstock/network.json": '{"links": [{"name": "e\\u001b[2J", "addresses": [null, "a\\u009bb"]}, {"name": "a b"}]}',
+            "sys/class/net/eth0/operstate": "u\x1b[31m",
+        })  # fmt: skip
+        svg = self.folder / "machine.svg"
+        out = self.run_program("topo", "--root", root, "--svg", svg).stdout
+        self.assertIn("e?[2J", out)
+        self.assertNotRegex(out, "[\x00-\x09\x0b-\x1f\x7f-\x9f]|a b:")
+        xml.dom.minidom.parse(str(svg))
+        self.assertNotIn("\x1b", svg.read_text())
+
     def test_what_cannot_be_read(self):
-        child = self.run_program("topo", "--root", self.folder / "nothing", expect=1)
+        child = self.run_program("topo", "--root", self.folder / "nothing", expect=2)
         self.assertIn("nothing", child.stderr)
         self.run_program("topo", "--svg", self.folder / "no" / "x.svg", expect=2)
 

@@ -67,7 +67,7 @@ static void best_adapter(void **state)
   struct topo_adapter adapters[] = {
       {.place = switch_b, .name = "near", .rdma = "mlx5_0", .speed_mbps = 100000, .state = "up"},
       {.place = switch_b, .name = "slow", .rdma = "mlx5_1", .speed_mbps = 25000, .state = "up"},
-      {.place = switch_b, .name = "plain", .speed_mbps = 100000, .state = "up"},
+      {.place = switch_b, .name = "plain", .netdev = "eth2", .speed_mbps = 100000, .state = "up"},
       {.place = below_b, .name = "far", .rdma = "mlx5_2", .speed_mbps = 400000},
       {.place = switch_b, .name = "down", .rdma = "mlx5_3", .speed_mbps = 400000, .state = "down"},
   };
