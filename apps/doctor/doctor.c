@@ -254,7 +254,11 @@ static int doctor_record(struct doctor *doctor, const char *folder)
     return PST_EXIT_FAILED;
   }
 #ifdef HAVE_HWLOC
-  host_topology_record(doctor->host, folder);
+  const int rc = host_topology_record(doctor->host, folder);
+  if (rc < 0) {
+    app_log(PST_LOG_ERROR, "doctor: --record: %s/penstock/topology.xml: %s", folder, strerror(-rc));
+    return PST_EXIT_FAILED;
+  }
 #endif
   return PST_EXIT_OK;
 }

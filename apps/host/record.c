@@ -13,6 +13,7 @@
 #include "redact.h"
 
 #define LINKS_MOST 40
+#define ID_LEAST 32 /* hex digits of a container's id, or of a machine's */
 
 struct record {
   const struct host *host;
@@ -26,6 +27,20 @@ static void record_fail(struct record *record, int error)
 {
   if (record->error == 0)
     record->error = error;
+}
+
+/* The text with labels; the ids of containers, in the paths of control groups, become zeros. */
+static char *record_redact(const struct record *record, const char *text)
+{
+  char *hidden = app_redact_text(record->redact, text);
+
+  for (char *at = hidden; at && *at != '\0';) {
+    const size_t digits = strspn(at, "0123456789abcdefABCDEF");
+    if (digits >= ID_LEAST)
+      memset(at, '0', digits);
+    at += digits + (at[digits] != '\0');
+  }
+  return hidden;
 }
 
 /* Makes the folders above the last part of `path`, of a text that is redacted. */
@@ -42,7 +57,7 @@ static void record_make_folders(struct record *record, const char *path)
 
 static void record_write(struct record *record, const char *path, const void *bytes, size_t length)
 {
-  char *name = app_redact_text(record->redact, path);
+  char *name = record_redact(record, path);
 
   if (!name)
     return record_fail(record, ENOMEM);
@@ -57,7 +72,7 @@ static void record_write(struct record *record, const char *path, const void *by
 
 static void record_make_link(struct record *record, const char *path, const char *target)
 {
-  char *name = app_redact_text(record->redact, path), *to = app_redact_text(record->redact, target);
+  char *name = record_redact(record, path), *to = record_redact(record, target);
 
   if (name && to) {
     record_make_folders(record, name);
@@ -126,7 +141,7 @@ static void record_make_place(struct record *record, const char *path)
   if (!record_follow(record, path, real) || real[0] == '\0' ||
       fstatat(host_folder(record->host), real, &st, AT_SYMLINK_NOFOLLOW) != 0)
     return;
-  char *name = app_redact_text(record->redact, real);
+  char *name = record_redact(record, real);
   if (!name)
     return record_fail(record, ENOMEM);
   record_make_folders(record, name);
@@ -166,7 +181,7 @@ static void record_file(struct record *record, const struct host_answer *answer)
     record_write(record, real, answer->bytes, answer->length);
     return;
   }
-  char *text = app_redact_text(record->redact, answer->bytes);
+  char *text = record_redact(record, answer->bytes);
   if (!text)
     return record_fail(record, ENOMEM);
   record_write(record, real, text, strlen(text));
