@@ -89,7 +89,7 @@ static void adapter_check_nodes(struct doctor *doctor)
     all++;
     if (json_object_object_get_ex(node, "may_open", &may) && json_object_get_boolean(may))
       open++;
-    else if (json_object_object_get_ex(node, "error", &error) && first[0] == '\0')
+    else if (json_object_object_get_ex(node, "error", &error) && error && first[0] == '\0')
       first = json_object_get_string(error);
   }
   if (all == 0 || open < all) {

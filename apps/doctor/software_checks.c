@@ -14,6 +14,13 @@ static struct json_object *software_member(struct json_object *object, const cha
   return value;
 }
 
+static bool software_is(struct json_object *plugin, const char *key, const char *text)
+{
+  const char *value = json_object_get_string(software_member(plugin, key));
+
+  return value && strcmp(value, text) == 0;
+}
+
 /* Takes the plugin's own word for it. */
 static void software_check_plugin(struct doctor *doctor, const char *kind, const char *name,
                                   uint32_t need)
@@ -22,6 +29,8 @@ static void software_check_plugin(struct doctor *doctor, const char *kind, const
   struct json_object *facts = host_facts(doctor->host, "plugins", &why),
                      *list = software_member(facts, "plugins");
   struct doctor_finding finding = {.subject = name, .where = "penstock plugins"};
+  const size_t count =
+      json_object_is_type(list, json_type_array) ? json_object_array_length(list) : 0;
 
   if (!facts) {
     finding.verdict = DOCTOR_UNKNOWN;
@@ -29,12 +38,11 @@ static void software_check_plugin(struct doctor *doctor, const char *kind, const
     doctor_add(doctor, &finding, "whether the plugin works here");
     return;
   }
-  for (size_t i = 0; list && i < json_object_array_length(list); i++) {
+  for (size_t i = 0; i < count; i++) {
     struct json_object *one = json_object_array_get_idx(list, i);
     const char *reason = json_object_get_string(software_member(one, "reason")),
                *remedy = json_object_get_string(software_member(one, "remedy"));
-    if (strcmp(json_object_get_string(software_member(one, "kind")), kind) != 0 ||
-        strcmp(json_object_get_string(software_member(one, "name")), name) != 0)
+    if (!software_is(one, "kind", kind) || !software_is(one, "name", name))
       continue;
     if (json_object_get_boolean(software_member(one, "usable"))) {
       doctor_add(doctor, &finding, "the plugin works here");

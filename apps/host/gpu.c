@@ -75,10 +75,12 @@ static void gpu_read_nvml(struct host *host, const struct host_pcis *pcis, struc
 {
   struct json_object *facts = host_facts(host, "nvml", &gpus->nvml_why),
                      *list = gpu_member(facts, "gpus");
+  const size_t count =
+      json_object_is_type(list, json_type_array) ? json_object_array_length(list) : 0;
 
   gpus->nvml_known = facts != NULL;
   gpus->cuda = json_object_get_int(gpu_member(facts, "cuda"));
-  for (size_t i = 0; list && i < json_object_array_length(list); i++) {
+  for (size_t i = 0; i < count; i++) {
     struct json_object *one = json_object_array_get_idx(list, i);
     const char *address = json_object_get_string(gpu_member(one, "pci"));
     const struct host_pci *pci = address ? host_pci_find(pcis, address) : NULL;

@@ -20,13 +20,15 @@
 #include "cache.h"
 #include "sources.h"
 
-#define FILE_MOST (1u << 20)
+#define FILE_MOST (8u << 20)         /* of one file */
+#define REMEMBERED_MOST (256u << 20) /* of all answers */
 
 struct host {
   char *root;
   bool is_live;
   int folder;
   void *answers;              /* tsearch(3) */
+  size_t remembered;          /* bytes of the answers */
   struct json_object *denied; /* of a recording: paths that only root could read */
 };
 
@@ -78,7 +80,7 @@ static int host_read_file(const struct host *host, struct host_answer *answer)
       room *= 2;
     }
   }
-  const int error = got < 0 ? errno : 0;
+  const int error = got < 0 ? errno : answer->length >= FILE_MOST ? EFBIG : 0;
   close(fd);
   answer->bytes[answer->length] = '\0';
   return error;
@@ -172,7 +174,9 @@ static int host_ask_facts(const struct host *host, struct host_answer *answer)
     struct json_object *why;
     if (!json_object_object_get_ex(answer->facts, "unavailable", &why))
       return 0;
-    snprintf(answer->why, sizeof(answer->why), "%s", json_object_get_string(why));
+    snprintf(answer->why, sizeof(answer->why), "%s",
+             json_object_is_type(why, json_type_string) ? json_object_get_string(why)
+                                                        : "the recording does not say why");
     json_object_put(answer->facts);
     answer->facts = NULL;
     return ENODATA;
@@ -199,11 +203,15 @@ static bool host_is_denied(const struct host *host, const char *path)
 {
   struct json_object *all = NULL;
 
-  if (!host->denied || !json_object_object_get_ex(host->denied, "paths", &all))
+  if (!json_object_object_get_ex(host->denied, "paths", &all) ||
+      !json_object_is_type(all, json_type_array))
     return false;
-  for (size_t i = 0; i < json_object_array_length(all); i++)
-    if (strcmp(json_object_get_string(json_object_array_get_idx(all, i)), path) == 0)
+  for (size_t i = 0; i < json_object_array_length(all); i++) {
+    struct json_object *one = json_object_array_get_idx(all, i);
+    if (json_object_is_type(one, json_type_string) &&
+        strcmp(json_object_get_string(one), path) == 0)
       return true;
+  }
   return false;
 }
 
@@ -226,17 +234,42 @@ static int host_read(const struct host *host, struct host_answer *answer)
   return EINVAL;
 }
 
+/* Frees what was read; the path stays. */
+static void host_empty_answer(struct host_answer *answer)
+{
+  for (size_t i = 0; i < answer->names.count; i++)
+    free(answer->names.names[i]);
+  free(answer->names.names);
+  answer->names = (struct host_names){0};
+  json_object_put(answer->facts);
+  answer->facts = NULL;
+  free(answer->bytes);
+  answer->bytes = NULL;
+  answer->length = 0;
+}
+
 static void host_free_answer(void *at)
 {
   struct host_answer *answer = at;
 
-  for (size_t i = 0; i < answer->names.count; i++)
-    free(answer->names.names[i]);
-  free(answer->names.names);
-  json_object_put(answer->facts);
-  free(answer->bytes);
+  host_empty_answer(answer);
   free(answer->path);
   free(answer);
+}
+
+/* Counts what an answer takes; one that is too much for all of them is empty, and an error. */
+static void host_count_answer(struct host *host, struct host_answer *answer)
+{
+  size_t bytes = answer->length;
+
+  for (size_t i = 0; i < answer->names.count; i++)
+    bytes += sizeof(char *) + strlen(answer->names.names[i]) + 1;
+  if (bytes > REMEMBERED_MOST - host->remembered) {
+    host_empty_answer(answer);
+    answer->error = EFBIG;
+    return;
+  }
+  host->remembered += bytes;
 }
 
 /* The answer of a path, read now or before. NULL: out of memory. */
@@ -254,6 +287,7 @@ static struct host_answer *host_answer_of(struct host *host, enum host_kind kind
   }
   answer->kind = kind;
   answer->error = host_read(host, answer);
+  host_count_answer(host, answer);
   if (!tsearch(answer, &host->answers, host_compare_answers)) {
     host_free_answer(answer);
     return NULL;
@@ -461,6 +495,24 @@ static void host_read_denied(struct host *host)
   free(file.bytes);
 }
 
+/* Is the folder a recording, and can this kernel keep its links inside? */
+static bool host_is_recording(const struct host *host, char why[HOST_WHY_BYTES])
+{
+  const int fd = host_open_at(host, "proc", O_PATH | O_DIRECTORY);
+
+  if (fd >= 0)
+    close(fd);
+  else if (errno == ENOSYS || errno == EPERM)
+    snprintf(why, HOST_WHY_BYTES,
+             "%.120s cannot be read: openat2(2), which keeps links inside, needs Linux 5.6: %s",
+             host->root, strerror(errno));
+  else
+    snprintf(why, HOST_WHY_BYTES,
+             "%.140s is no recording: it has no folder proc; `penstock doctor --record` makes one",
+             host->root);
+  return fd >= 0;
+}
+
 struct host *host_open(const char *root, char why[HOST_WHY_BYTES])
 {
   struct host *host = calloc(1, sizeof(*host));
@@ -477,10 +529,7 @@ struct host *host_open(const char *root, char why[HOST_WHY_BYTES])
     host_close(host);
     return NULL;
   }
-  if (!host->is_live && faccessat(host->folder, "proc", F_OK, 0) != 0) {
-    snprintf(why, HOST_WHY_BYTES,
-             "%.140s is no recording: it has no folder proc; `penstock doctor --record` makes one",
-             host->root);
+  if (!host->is_live && !host_is_recording(host, why)) {
     host_close(host);
     return NULL;
   }

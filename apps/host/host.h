@@ -39,7 +39,8 @@ const char *host_root(const struct host *host);
 /* A file's text without white space at its end; the path is below the root and begins with no '/':
  * "sys/class/net/eth0/mtu". NULL: errno says why; -EACCES where only root may read. */
 const char *host_text(struct host *host, const char *format, ...) PST_PRINTF(2, 3);
-/* The same as bytes. NULL: errno says why. */
+/* The same as bytes. NULL: errno says why; EFBIG: more than 8 MiB, or with all others more than 256
+ * MiB. */
 const void *host_bytes(struct host *host, size_t *length, const char *format, ...) PST_PRINTF(3, 4);
 /* A whole number, decimal or with 0x. False: no file, or no number. */
 bool host_number(struct host *host, int64_t *value, const char *format, ...) PST_PRINTF(3, 4);

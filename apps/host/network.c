@@ -4,6 +4,7 @@
 
 #include <arpa/inet.h>
 #include <json-c/json.h>
+#include <net/if.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,9 +46,19 @@ static void network_read_addresses(struct json_object *list, struct host_link *l
   const size_t count = network_count(list);
   const char **addresses = calloc(count + 1, sizeof(*addresses));
 
-  for (size_t i = 0; i < count && addresses; i++)
-    addresses[link->address_count++] = json_object_get_string(json_object_array_get_idx(list, i));
+  for (size_t i = 0; i < count && addresses; i++) {
+    const char *address = json_object_get_string(json_object_array_get_idx(list, i));
+    if (address)
+      addresses[link->address_count++] = address;
+  }
   link->addresses = addresses;
+}
+
+/* As the kernel's dev_valid_name(). */
+static bool network_is_name(const char *name)
+{
+  return name[0] != '\0' && strlen(name) < IFNAMSIZ && strcmp(name, ".") != 0 &&
+         strcmp(name, "..") != 0 && !strpbrk(name, "/: \t\n\v\f\r");
 }
 
 /* Takes a link of the facts; sysfs has its speed. */
@@ -117,9 +128,11 @@ void host_network_read(struct host *host, struct host_network *network)
   if (!network->links || !network->routes || !network->neighbours)
     return;
   network->known = facts != NULL;
-  for (size_t i = 0; i < network_count(links); i++)
-    network_read_link(host, json_object_array_get_idx(links, i),
-                      &network->links[network->link_count++]);
+  for (size_t i = 0; i < network_count(links); i++) {
+    struct json_object *link = json_object_array_get_idx(links, i);
+    if (network_is_name(network_text(link, "name")))
+      network_read_link(host, link, &network->links[network->link_count++]);
+  }
   for (size_t i = 0; i < network_count(routes); i++)
     network_read_route(json_object_array_get_idx(routes, i),
                        &network->routes[network->route_count++]);

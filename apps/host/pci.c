@@ -115,7 +115,9 @@ const struct host_pci *host_pci_above(const struct host_pcis *pcis, const struct
     return NULL;
   *slash = '\0';
   slash = strrchr(path, '/');
-  return slash ? host_pci_find(pcis, slash + 1) : NULL;
+  const struct host_pci *above = slash ? host_pci_find(pcis, slash + 1) : NULL;
+  /* Links of a recording may be crossed; a bridge's own path is shorter, so a walk upwards ends. */
+  return above && strlen(above->path) < strlen(pci->path) ? above : NULL;
 }
 
 /* ---- Distances --------------------------------------------------------------------------------

@@ -10,6 +10,7 @@
 #include <pci/pci.h>
 
 #define CONVENTIONAL 256 /* bytes of a configuration space that has no extended capabilities */
+#define WHOLE 4096
 
 /* libpci ends the process where its error handler returns. */
 static _Thread_local jmp_buf pci_config_failed;
@@ -25,7 +26,7 @@ static void pci_config_ignore(char *format, ...)
   (void)format;
 }
 
-/* libpci below the machine's root. */
+/* libpci below the machine's root, before pci_init(), which may fail. */
 static struct pci_access *pci_config_access(struct host *host)
 {
   struct pci_access *access = pci_alloc();
@@ -36,7 +37,6 @@ static struct pci_access *pci_config_access(struct host *host)
   access->error = pci_config_fail;
   access->warning = access->debug = pci_config_ignore;
   pci_set_param(access, parameter, path);
-  pci_init(access);
   return access;
 }
 
@@ -62,6 +62,7 @@ void host_pci_read_control(struct host *host, const struct host_pci *pci,
                            struct host_pci_control *control)
 {
   unsigned domain, bus, device, function;
+  u8 space[WHOLE] = {0};
   size_t length;
   const void *bytes = host_bytes(host, &length, "sys/bus/pci/devices/%s/config", pci->address);
 
@@ -70,10 +71,14 @@ void host_pci_read_control(struct host *host, const struct host_pci *pci,
   if (!bytes || length < CONVENTIONAL ||
       sscanf(pci->address, "%x:%x:%x.%x", &domain, &bus, &device, &function) != 4)
     return;
+  /* A whole space: libpci opens the file, by a path without the root's bounds, for bytes that the
+   * cache lacks. */
+  memcpy(space, bytes, length < sizeof(space) ? length : sizeof(space));
   struct pci_access *access = pci_config_access(host);
   if (setjmp(pci_config_failed) == 0) {
+    pci_init(access);
     struct pci_dev *opened = pci_get_dev(access, (int)domain, (int)bus, (int)device, (int)function);
-    pci_setup_cache(opened, (u8 *)(uintptr_t)bytes, (int)length);
+    pci_setup_cache(opened, space, sizeof(space));
     pci_config_read(opened, control);
     pci_free_dev(opened);
     control->known = HOST_PCI_CONFIG_KNOWN;
@@ -85,16 +90,16 @@ void host_pci_name(struct host *host, const struct host_pci *pci, char *name, si
 {
   struct pci_access *access = pci_config_access(host);
   char text[256];
-  const char *found = NULL;
 
-  if (setjmp(pci_config_failed) == 0)
-    found = pci_lookup_name(access, text, sizeof(text),
-                            PCI_LOOKUP_VENDOR | PCI_LOOKUP_DEVICE | PCI_LOOKUP_NO_NUMBERS,
-                            (int)pci->vendor, (int)pci->device);
-  if (found && found[0] != '\0' && found[0] != '<')
-    snprintf(name, size, "%s", found);
-  else
-    snprintf(name, size, "%04x:%04x", pci->vendor, pci->device);
+  snprintf(name, size, "%04x:%04x", pci->vendor, pci->device);
+  if (setjmp(pci_config_failed) == 0) {
+    pci_init(access);
+    const char *found = pci_lookup_name(
+        access, text, sizeof(text), PCI_LOOKUP_VENDOR | PCI_LOOKUP_DEVICE | PCI_LOOKUP_NO_NUMBERS,
+        (int)pci->vendor, (int)pci->device);
+    if (found && found[0] != '\0' && found[0] != '<')
+      snprintf(name, size, "%s", found);
+  }
   pci_cleanup(access);
 }
 

@@ -13,35 +13,23 @@
 
 #define XML "penstock/topology.xml"
 
-/* hwloc takes the root of a recorded sysfs from the environment alone. */
-static void topology_set_root(const char *root)
-{
-  if (root) {
-    setenv("HWLOC_FSROOT", root, 1);
-    setenv("HWLOC_THISSYSTEM", "0", 1);
-    setenv("HWLOC_COMPONENTS", "linux,stop", 1);
-  } else {
-    unsetenv("HWLOC_FSROOT");
-    unsetenv("HWLOC_THISSYSTEM");
-    unsetenv("HWLOC_COMPONENTS");
-  }
-}
-
+/* hwloc could read a recording's sysfs by HWLOC_FSROOT, but would follow links that leave it. */
 static int topology_load(struct host *host, hwloc_topology_t topology)
 {
-  char path[HOST_PATH_BYTES];
+  size_t length;
 
   hwloc_topology_set_io_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
   hwloc_topology_set_type_filter(topology, HWLOC_OBJ_BRIDGE, HWLOC_TYPE_FILTER_KEEP_ALL);
   if (host_is_live(host))
     return hwloc_topology_load(topology);
-  snprintf(path, sizeof(path), "%.480s/" XML, host_root(host));
-  if (access(path, R_OK) == 0)
-    return hwloc_topology_set_xml(topology, path) < 0 ? -1 : hwloc_topology_load(topology);
-  topology_set_root(host_root(host));
-  const int rc = hwloc_topology_load(topology);
-  topology_set_root(NULL);
-  return rc;
+  const char *text = host_bytes(host, &length, XML);
+  if (!text)
+    return -1;
+  if (hwloc_topology_set_xmlbuffer(topology, text, (int)length + 1) < 0) {
+    errno = EINVAL;
+    return -1;
+  }
+  return hwloc_topology_load(topology);
 }
 
 hwloc_topology_t host_topology(struct host *host, char why[HOST_WHY_BYTES])
@@ -49,7 +37,8 @@ hwloc_topology_t host_topology(struct host *host, char why[HOST_WHY_BYTES])
   hwloc_topology_t topology = NULL;
 
   if (hwloc_topology_init(&topology) < 0 || topology_load(host, topology) < 0) {
-    snprintf(why, HOST_WHY_BYTES, "hwloc cannot read this machine: %s", strerror(errno));
+    snprintf(why, HOST_WHY_BYTES, "hwloc cannot read %s: %s",
+             host_is_live(host) ? "this machine" : "the recording's " XML, strerror(errno));
     if (topology)
       hwloc_topology_destroy(topology);
     return NULL;
@@ -75,6 +64,31 @@ static int topology_write(const char *folder, const char *text)
   return rc;
 }
 
+/* Empties what names one machine or device, whatever its form. */
+static void topology_hide_infos(hwloc_obj_t object)
+{
+  static const char *const parts[] = {"Serial", "AssetTag", "UUID"};
+
+  for (unsigned i = 0; i < object->infos_count; i++)
+    for (size_t k = 0; k < sizeof(parts) / sizeof(parts[0]); k++)
+      if (strstr(object->infos[i].name, parts[k]))
+        object->infos[i].value[0] = '\0';
+}
+
+static void topology_hide(hwloc_topology_t topology)
+{
+  static const int special[] = {HWLOC_TYPE_DEPTH_NUMANODE,   HWLOC_TYPE_DEPTH_BRIDGE,
+                                HWLOC_TYPE_DEPTH_PCI_DEVICE, HWLOC_TYPE_DEPTH_OS_DEVICE,
+                                HWLOC_TYPE_DEPTH_MISC,       HWLOC_TYPE_DEPTH_MEMCACHE};
+  const int normal = hwloc_topology_get_depth(topology);
+  const int all = normal + (int)(sizeof(special) / sizeof(special[0]));
+
+  for (int i = 0; i < all; i++)
+    for (hwloc_obj_t at = NULL;
+         (at = hwloc_get_next_obj_by_depth(topology, i < normal ? i : special[i - normal], at));)
+      topology_hide_infos(at);
+}
+
 int host_topology_record(struct host *host, const char *folder)
 {
   char why[HOST_WHY_BYTES], *text;
@@ -83,6 +97,7 @@ int host_topology_record(struct host *host, const char *folder)
 
   if (!topology)
     return -ENOTSUP;
+  topology_hide(topology);
   if (hwloc_topology_export_xmlbuffer(topology, &text, &length, 0) == 0) {
     rc = topology_write(folder, text);
     hwloc_free_xmlbuffer(topology, text);

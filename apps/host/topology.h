@@ -9,12 +9,13 @@
 #ifdef HAVE_HWLOC
 #include <hwloc.h>
 
-/* This machine's, or a recording's: from its penstock/topology.xml (hwloc's own form, as `lstopo
- * topology.xml` writes), else from its sysfs. PCI devices are kept as far as they matter (hwloc's
- * HWLOC_TYPE_FILTER_KEEP_IMPORTANT), bridges all. NULL: `why` says why not. The caller ends it by
- * hwloc_topology_destroy(). */
+/* This machine's, or a recording's: from its penstock/topology.xml alone (hwloc's own form, as
+ * `lstopo topology.xml` writes; without it there is none). PCI devices are kept as far as they
+ * matter (hwloc's HWLOC_TYPE_FILTER_KEEP_IMPORTANT), bridges all. NULL: `why` says why not. The
+ * caller ends it by hwloc_topology_destroy(). */
 hwloc_topology_t host_topology(struct host *host, char why[HOST_WHY_BYTES]);
-/* Writes penstock/topology.xml below a folder that host_record() has made. 0, or -errno. */
+/* Writes penstock/topology.xml, without serial numbers, below a folder that host_record() has made.
+ * 0, or -errno. */
 int host_topology_record(struct host *host, const char *folder);
 #endif
 

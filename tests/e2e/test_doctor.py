@@ -62,6 +62,17 @@ BOTH = {
     ("dgx-h100", "UNIX Open Kernel Module", "UNIX x86_64 Kernel Module"): {},
     ("laptop", "scaling_governor: powersave", "scaling_governor: ondemand"): {},
 }
+# A file of a recording, what stands in it instead.
+HOSTILE = [
+    ("penstock/denied.json", '{"paths": {}}'), ("penstock/denied.json", '"x"'), ("penstock/denied.json", '{"paths": [null, 5, {}]}'),
+    ("penstock/nvml.json", '{"gpus": {}, "cuda": []}'), ("penstock/nvml.json", '{"gpus": [null, 5, {"pci": {}, "name": []}]}'),
+    ("penstock/plugins.json", '{"plugins": 5}'), ("penstock/plugins.json", '{"plugins": [{}, null, {"kind": 5, "name": []}]}'),
+    ("penstock/devices.json", '{"dev/infiniband/uverbs0": {"may_open": false, "error": null}, "dev/infiniband/uverbs1": 5}'),
+    ("penstock/network.json", '{"links": [null, {"name": "a/b"}, {"name": "eno1", "addresses": [null, {}, 5]}], "routes": [null, 5], "neighbours": 5}'),
+    ("penstock/network.json", '{"unavailable": null}'), ("penstock/clock.json", "[" * 1000), ("penstock/clock.json", "{"),
+    ("proc/meminfo", "Hugepagesize: 0 kB\nHugePages_Total: 99999999999999999999"), ("proc/self/cgroup", "0::/../../../../../../tmp"),
+    ("proc/self/cgroup", "5:memory:/"),
+]  # fmt: skip
 # What such a machine has to be told in any case.
 ALWAYS = {"cloud-vm": {"pair": "warning"}}
 
@@ -187,6 +198,33 @@ class Doctor(Case):
             if line != "00:00:00:00:00:00":
                 self.assertNotIn(line, text)
         self.assertIn("exists", self.run_program("doctor", "--record", str(recorded), expect=1).stderr)
+
+    def test_hostile_recordings(self):
+        """Each ends with a status, and no signal."""
+        for path, text in HOSTILE:
+            with self.subTest(path=path, text=text[:80]):
+                folder = self.machine("dgx-h100")
+                (folder / path).unlink(missing_ok=True)
+                (folder / path).write_text(text)
+                child = self.run_program("doctor", "--root", str(folder), "-v", expect=None)
+                self.assertIn(child.process.returncode, (0, 1, 3), str(child))
+
+    def test_bridges_whose_links_are_crossed(self):
+        folder = self.machine("dgx-h100")
+        bus = folder / "sys/bus/pci/devices"
+        for name, above in (("0000:11:00.0", "0000:12:00.0"), ("0000:12:00.0", "0000:11:00.0")):
+            (bus / name).unlink()
+            (bus / name).symlink_to(f"../../../devices/pci0000:10/{above}/{name}")
+        child = self.run_program("doctor", "--root", str(folder), expect=None)
+        self.assertIn(child.process.returncode, (0, 1, 3), str(child))
+
+    def test_a_pipe_is_no_recording_to_wait_for(self):
+        folder = self.machine("laptop")
+        for path in ("penstock/clock.json", "proc/cmdline", "penstock/denied.json"):
+            (folder / path).unlink(missing_ok=True)
+            os.mkfifo(folder / path)
+        child = self.run_program("doctor", "--root", str(folder), expect=None)
+        self.assertIn(child.process.returncode, (0, 1, 3), str(child))
 
     def test_links_of_a_recording_lead_nowhere_else(self):
         folder = self.machine("laptop")

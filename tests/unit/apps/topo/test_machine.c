@@ -178,7 +178,7 @@ static void a_machine_that_cannot_be_read(void **state)
   (void)state;
   PUT("penstock/topology.xml", "<topology>");
   assert_true(topo_machine_read(root, &machine, why) < 0);
-  assert_non_null(strstr(why, "hwloc cannot read this machine"));
+  assert_non_null(strstr(why, "hwloc cannot read the recording's penstock/topology.xml"));
   topo_machine_close(machine);
 }
 
