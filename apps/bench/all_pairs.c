@@ -5,9 +5,11 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <json-c/json.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "atomic_file.h"
@@ -24,6 +26,7 @@
 #include "result_row.h"
 #include "signals.h"
 #include "tournament.h"
+#include "util/printable.h"
 
 #define VERSION 1
 #define WAIT_NS (60 * NS_PER_S)   /* for all ranks to come, unless --wait says */
@@ -31,6 +34,7 @@
 #define SLACK_NS (120 * NS_PER_S) /* of a meeting, beside what is measured: opening and failing */
 #define LOOK_NS (50 * NS_PER_MS)
 #define ORDER_NS (3600 * NS_PER_S)
+#define AGAIN_S 1 /* between two looks for rank 0 */
 #define MISSING_SHOWN 16
 
 /* A rank as rank 0 knows it. */
@@ -108,14 +112,26 @@ static int bench_pairs_connect(struct pairs *pairs, const char *text, const char
   return bench_link_send(pairs->to_first, hello);
 }
 
+/* What a connection to a host or port that is no longer rank 0's ends with. */
+static bool bench_pairs_is_old_file(int rc)
+{
+  return rc == -ECONNREFUSED || rc == -ECONNRESET || rc == -EHOSTUNREACH || rc == -ENETUNREACH ||
+         rc == -ETIMEDOUT;
+}
+
 /* A file may be of a job that has died: then nobody answers, and rank 0 writes another. */
 static int bench_pairs_find_first(struct pairs *pairs, const char *trouble)
 {
   struct pst_error error = PST_ERROR_INIT;
+  const struct timespec pause = {.tv_sec = AGAIN_S};
   char text[EXCHANGE_TEXT_MAX];
   int rc = -EAGAIN;
 
   while (rc < 0) {
+    if (rc != -EAGAIN)
+      nanosleep(&pause, NULL);
+    bench_link_close(pairs->to_first);
+    pairs->to_first = NULL;
     error = (struct pst_error)PST_ERROR_INIT;
     rc = bench_exchange_get(&pairs->exchange, pairs->until_ns, text, &error);
     if (rc == 0)
@@ -125,7 +141,7 @@ static int bench_pairs_find_first(struct pairs *pairs, const char *trouble)
                    "bench: rank %u: rank 0 has not come in time; --wait TIME gives it longer",
                    pairs->exchange.rank);
     if (rc < 0 && (app_signals_stop() || app_now_ns() >= pairs->until_ns || pairs->exchange.pmix ||
-                   rc != -ECONNREFUSED))
+                   !bench_pairs_is_old_file(rc)))
       break;
   }
   if (rc < 0)
@@ -158,17 +174,28 @@ static void bench_pairs_obey_meet(struct pairs *pairs, struct json_object *said,
                                                 (int64_t)json_object_array_length(meeting.rows))));
 }
 
+/* Whether these are the ends of a rank, as bench_endpoints_json() writes them. */
+static bool bench_pairs_are_ends(struct json_object *ends)
+{
+  if (!json_object_is_type(ends, json_type_array) || json_object_array_length(ends) == 0 ||
+      json_object_array_length(ends) > BENCH_ENDPOINTS_MAX)
+    return false;
+  for (size_t i = 0; i < json_object_array_length(ends); i++)
+    if (!json_object_is_type(json_object_array_get_idx(ends, i), json_type_string))
+      return false;
+  return true;
+}
+
 /* False: it was the last. */
 static bool bench_pairs_obey(struct pairs *pairs, struct json_object *said)
 {
   struct json_object *order = NULL;
 
-  if (json_object_object_get_ex(said, "meet", &order) &&
-      json_object_is_type(order, json_type_array)) {
+  if (json_object_object_get_ex(said, "meet", &order) && bench_pairs_are_ends(order)) {
     bench_pairs_obey_meet(pairs, said, order);
     return true;
   }
-  if (json_object_object_get_ex(said, "row", &order)) {
+  if (pairs->measured && json_object_object_get_ex(said, "row", &order)) {
     struct json_object *row =
         json_object_array_get_idx(pairs->measured, (size_t)json_object_get_int64(order));
     bench_link_send(pairs->to_first, bench_link_object("row", json_object_get(row)));
@@ -177,8 +204,9 @@ static bool bench_pairs_obey(struct pairs *pairs, struct json_object *said)
   if (json_object_object_get_ex(said, "gone", NULL))
     return true; /* of a partner that this rank waits for no longer */
   if (!json_object_object_get_ex(said, "goodbye", NULL)) {
-    app_log(PST_LOG_ERROR, "bench: rank %u: rank 0 ends the job: %s", pairs->exchange.rank,
-            bench_link_text(said, "error"));
+    const bool is_end = json_object_object_get_ex(said, "error", NULL);
+    app_log(PST_LOG_ERROR, "bench: rank %u: rank 0 %s%s", pairs->exchange.rank,
+            is_end ? "ends the job: " : "breaks the protocol", bench_link_text(said, "error"));
     pairs->status = app_finding_worse(pairs->status, PST_EXIT_FAILED);
   }
   return false;
@@ -209,23 +237,22 @@ static void bench_pairs_follow(struct pairs *pairs)
 static void bench_pairs_copy_plain(char *to, size_t size, const char *from)
 {
   snprintf(to, size, "%.*s", (int)size - 1, from);
-  for (; *to != '\0'; to++)
-    if ((unsigned char)*to < ' ' || *to == 0x7f)
-      *to = '?';
+  pst_make_printable(to, strlen(to), '?');
 }
 
 static bool bench_pairs_has_ends(struct json_object *hello)
 {
   struct json_object *ends = NULL;
 
-  if (!json_object_object_get_ex(hello, "ends", &ends) ||
-      !json_object_is_type(ends, json_type_array) || json_object_array_length(ends) == 0 ||
-      json_object_array_length(ends) > BENCH_ENDPOINTS_MAX)
-    return false;
-  for (size_t i = 0; i < json_object_array_length(ends); i++)
-    if (!json_object_is_type(json_object_array_get_idx(ends, i), json_type_string))
-      return false;
-  return true;
+  return json_object_object_get_ex(hello, "ends", &ends) && bench_pairs_are_ends(ends);
+}
+
+/* The exit status of a rank's trouble: never 0, which would be success. */
+static int bench_pairs_trouble_status(struct json_object *hello)
+{
+  const uint64_t status = bench_link_number(hello, "trouble_status");
+
+  return status >= PST_EXIT_FAILED && status <= PST_EXIT_EXPECT ? (int)status : PST_EXIT_FAILED;
 }
 
 /* NULL: the rank may take part. */
@@ -247,7 +274,7 @@ static const char *bench_pairs_why_not(struct pairs *pairs, struct json_object *
                  ": that is another's, or none of %u; give each a --rank of its own",
                  rank, bench_link_number(hello, "ranks"), pairs->exchange.ranks);
   else if (text[0] != '\0')
-    app_log_fail(error, (int)bench_link_number(hello, "trouble_status"), -ENODEV,
+    app_log_fail(error, bench_pairs_trouble_status(hello), -ENODEV,
                  "bench: rank %" PRIu64 " (%.60s): %s", rank, bench_link_text(hello, "hostname"),
                  text);
   else if (strcmp(bench_link_text(hello, "transport"), pairs->plan->side.transport) != 0)
@@ -428,6 +455,54 @@ static void bench_pairs_take_errors(struct pairs *pairs, const struct matrix_end
   app_result_add_errors(pairs->result, errors);
 }
 
+static bool bench_pairs_clean(struct json_object *value);
+
+static bool bench_pairs_clean_members(struct json_object *object)
+{
+  size_t bytes;
+
+  json_object_object_foreach(object, key, member)
+  {
+    if (pst_unprintable(key, strlen(key), &bytes) || !bench_pairs_clean(member))
+      return false;
+  }
+  return true;
+}
+
+/* Makes the texts of a row printable UTF-8. False: the row has a number that JSON has not, as NaN,
+ * or a name that is none. */
+static bool bench_pairs_clean(struct json_object *value)
+{
+  char text[2048];
+
+  switch (json_object_get_type(value)) {
+  case json_type_double:
+    return isfinite(json_object_get_double(value));
+  case json_type_string:
+    bench_pairs_copy_plain(text, sizeof(text), json_object_get_string(value));
+    return json_object_set_string(value, text) == 1;
+  case json_type_array:
+    for (size_t i = 0; i < json_object_array_length(value); i++)
+      if (!bench_pairs_clean(json_object_array_get_idx(value, i)))
+        return false;
+    return true;
+  case json_type_object:
+    return bench_pairs_clean_members(value);
+  default:
+    return true;
+  }
+}
+
+static bool bench_pairs_are_errors(struct json_object *errors)
+{
+  if (!json_object_is_type(errors, json_type_array))
+    return false;
+  for (size_t i = 0; i < json_object_array_length(errors); i++)
+    if (!json_object_is_type(json_object_array_get_idx(errors, i), json_type_object))
+      return false;
+  return true;
+}
+
 /* What a rank as the client of another has measured. False: it is not what a rank sends. */
 static bool bench_pairs_take_row(struct pairs *pairs, uint32_t client, uint32_t server,
                                  struct json_object *said)
@@ -439,8 +514,8 @@ static bool bench_pairs_take_row(struct pairs *pairs, uint32_t client, uint32_t 
 
   if (i >= json_object_array_length(near->ends) || j >= json_object_array_length(far->ends) ||
       !json_object_object_get_ex(said, "row", &row) ||
-      !json_object_object_get_ex(row, "errors", &errors) ||
-      !json_object_is_type(errors, json_type_array))
+      !json_object_object_get_ex(row, "errors", &errors) || !bench_pairs_are_errors(errors) ||
+      !bench_pairs_clean(row))
     return false;
   const uint32_t from = near->first + (uint32_t)i, to = far->first + (uint32_t)j;
   bench_matrix_take(matrix, from, to, row);
@@ -486,13 +561,22 @@ static int bench_pairs_await(struct pairs *pairs, uint32_t number, const uint32_
   return rc;
 }
 
+static uint64_t bench_pairs_ends_of(const struct pairs *pairs, uint32_t number)
+{
+  return json_object_array_length(pairs->ranks[number].ends);
+}
+
 static void bench_pairs_collect(struct pairs *pairs, uint32_t number, const uint32_t *partners,
                                 uint64_t until_ns)
 {
+  const uint64_t most =
+      bench_pairs_ends_of(pairs, number) * bench_pairs_ends_of(pairs, partners[number]);
   struct json_object *said = NULL;
   uint64_t count = 0;
 
   int rc = bench_pairs_await(pairs, number, partners, until_ns, &count);
+  if (rc == 0 && count > most)
+    rc = -EPROTO;
   for (uint64_t i = 0; i < count && rc == 0; i++) {
     struct control_link *link = pairs->ranks[number].link;
     struct json_object *row = NULL;
@@ -550,10 +634,20 @@ static uint32_t bench_pairs_partner(const struct pairs *pairs, uint32_t round, u
   return pairs->ranks[number].has_gone || pairs->ranks[partner].has_gone ? number : partner;
 }
 
+/* The longest that two ranks may take to measure each other, both ways. */
+static uint64_t bench_pairs_round_ns(const struct pairs *pairs)
+{
+  uint64_t most = 0;
+
+  for (uint32_t i = 0; i < pairs->exchange.ranks; i++)
+    if (bench_pairs_ends_of(pairs, i) > most)
+      most = bench_pairs_ends_of(pairs, i);
+  return bench_pairs_meeting_ns(pairs, 2 * most * most);
+}
+
 static void bench_pairs_run_round(struct pairs *pairs, uint32_t round)
 {
-  const uint64_t ends = pairs->matrix.count;
-  const uint64_t until_ns = app_now_ns() + bench_pairs_meeting_ns(pairs, 2 * ends * ends);
+  const uint64_t until_ns = app_now_ns() + bench_pairs_round_ns(pairs);
   const uint32_t own = bench_pairs_partner(pairs, round, 0);
   uint32_t partners[BENCH_RANKS_MAX] = {0};
 

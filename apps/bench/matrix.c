@@ -4,23 +4,25 @@
 
 #include <errno.h>
 #include <json-c/json.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "json_put.h"
 #include "size.h"
 
-#define TABLE_MOST 32 /* ends whose matrix a terminal has room for */
+#define TABLE_MOST 32   /* ends whose matrix a terminal has room for */
+#define VALUE_MOST 1e12 /* Gbps or us that no link has: sums of such values stay finite */
 
 int bench_matrix_open(struct matrix *matrix, uint32_t count)
 {
-  matrix->count = count;
   matrix->ends = calloc(count, sizeof(*matrix->ends));
   matrix->values = calloc((size_t)count * count, sizeof(double));
   if (!matrix->ends || !matrix->values)
     return -ENOMEM;
   for (size_t i = 0; i < (size_t)count * count; i++)
     matrix->values[i] = MATRIX_NOT_MEASURED;
+  matrix->count = count;
   return 0;
 }
 
@@ -50,7 +52,8 @@ void bench_matrix_take(struct matrix *matrix, uint32_t from, uint32_t to, struct
              json_object_object_get_ex(times, "p50", &value)) {
     read = json_object_get_double(value) / 1e3;
   }
-  matrix->values[from * matrix->count + to] = read > 0 ? read : MATRIX_NOT_MEASURED;
+  const bool is_value = isfinite(read) && read > 0 && read < VALUE_MOST;
+  matrix->values[from * matrix->count + to] = is_value ? read : MATRIX_NOT_MEASURED;
 }
 
 int bench_matrix_judge(struct matrix *matrix)

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """penstock bench --all-pairs: ranks by a folder and by Open MPI, and what it says of slow links and dead ranks."""
+import json
 import os
 import subprocess
 import unittest
 import xml.etree.ElementTree
 
-from harness import PROGRAM, SANITIZED, Case, main
+from harness import BUILD, HANGS, PROGRAM, SANITIZED, Case, main, wait_until
 from netns import need
 
 BRIEF = ("--duration", "200ms" if SANITIZED else "50ms")
@@ -123,6 +124,56 @@ class AllPairs(Case):
         for child in children[1:]:
             self.assertEqual(child.status, 1)
             self.assertIn("rank 0 ends the job: bench: rank 2 of 4 has not come", child.stderr)
+
+    def hostile(self, *lines, **hello):
+        """Rank 0 of two, whose rank 1 says these lines."""
+        exchange = self.folder / "exchange"
+        exchange.mkdir()
+        child = self.start("bench", "--all-pairs", *LOOPBACK, *BRIEF, "--exchange", exchange, "--rank", 0,
+                           "--ranks", 2, "--json", self.folder / "out.json")  # fmt: skip
+        wait_until(lambda: [path for path in exchange.iterdir() if path.suffix != ".new"], HANGS, "the file of rank 0")
+        file = next(path for path in exchange.iterdir() if path.suffix != ".new")
+        _, _, token, address = file.read_text().split()
+        # That end is beyond loopback: rank 0 refuses to measure it, at once.
+        hello = {"penstock_pairs": 1, "token": token, "rank": 1, "ranks": 2, "hostname": "far", "pid": 1,
+                 "transport": "loopback", "ends": ["192.0.2.1:1"], **hello}  # fmt: skip
+        subprocess.run([BUILD / "tests" / "e2e" / "rank", "connect", address], timeout=HANGS, stdout=subprocess.DEVNULL,
+                       input="\n".join([json.dumps(hello), *lines, "<"]), text=True)  # fmt: skip
+        self.assertEqual(child.wait(), 1, child)
+        self.assertNotIn("NaN", (self.folder / "out.json").read_text())
+        return child, self.result()
+
+    def test_rows_that_cannot_be(self):
+        row = '{"row": {"from": 0, "to": 0, "row": {"op": "send", "errors": %s, "gbps": %s}}}'
+        for lines in (['{"rows": 9223372036854775808}'], ['{"rows": 2}'],
+                      ['{"rows": 1}', "<", row % ('["x"]', "1")], ['{"rows": 1}', "<", row % ("[null]", "1")],
+                      ['{"rows": 1}', "<", row % ("[]", "NaN")], ['{"rows": 1}', "<", row % ("[]", "1e999")],
+                      ['{"rows": 1}', "<", '{"row": null}']):  # fmt: skip
+            with self.subTest(lines=lines):
+                child, result = self.hostile("<", *lines)
+                (self.folder / "exchange").rmdir()
+                self.assertRegex(child.stderr, r"rank 1 \(far, pid 1\) breaks the protocol")
+                self.assertEqual(result["bench"]["all_pairs"]["matrix"][1], [None, None])
+
+    def test_a_rank_in_trouble_is_never_success(self):
+        child, _ = self.hostile(trouble="no such device", trouble_status=256)
+        self.assertIn("bench: rank 1 (far): no such device", child.stderr)
+
+    def test_a_rank_0_that_breaks_the_protocol(self):
+        for said in ('{"row": 0}', '{"meet": [null], "goes_first": 1}', '{"meet": []}', '{"meet": {}}', "{}"):
+            with self.subTest(said=said):
+                exchange = self.folder / "exchange"
+                exchange.mkdir(exist_ok=True)
+                rank = subprocess.Popen([BUILD / "tests" / "e2e" / "rank", "listen", "127.0.0.1:0"], text=True,
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # fmt: skip
+                with rank:
+                    file = exchange / "penstock-all-pairs"
+                    file.write_text(f"penstock-all-pairs 1 {'0' * 16} {rank.stdout.readline()}")
+                    child = self.start("bench", "--all-pairs", *LOOPBACK, "--exchange", exchange, "--rank", 1,
+                                       "--ranks", 2)  # fmt: skip
+                    rank.communicate(f"<\n{said}\n<\n", timeout=HANGS)
+                self.assertEqual(child.wait(), 1, child)
+                self.assertIn("rank 1: rank 0 breaks the protocol", child.stderr)
 
     def test_without_rank_0_the_others_end(self):
         exchange = self.folder / "exchange"

@@ -9,7 +9,9 @@
 #include <string.h>
 
 #include <cmocka.h>
+#include <json-c/json.h>
 
+#include "bench/matrix.h"
 #include "bench/outliers.h"
 #include "bench/tournament.h"
 
@@ -204,6 +206,32 @@ static void what_was_not_measured_counts_for_nothing(void **state)
   assert_int_equal(found[0].from, 0);
 }
 
+/* Another rank's number is as large as it likes, or none. */
+static void a_value_that_no_link_has_is_not_measured(void **state)
+{
+  static const char *const values[] = {"NaN",   "Infinity", "-1",   "0",
+                                       "1e300", "\"inf\"",  "null", "[]"};
+  struct matrix matrix = {.c = {.measure = MEASURE_BANDWIDTH}};
+  char text[64];
+
+  (void)state;
+  assert_int_equal(bench_matrix_open(&matrix, 2), 0);
+  for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++) {
+    snprintf(text, sizeof(text), "{\"gbps\": %s}", values[i]);
+    struct json_object *row = json_tokener_parse(text);
+    assert_non_null(row);
+    matrix.values[1] = 7;
+    bench_matrix_take(&matrix, 0, 1, row);
+    assert_true(matrix.values[1] == MATRIX_NOT_MEASURED);
+    json_object_put(row);
+  }
+  struct json_object *row = json_tokener_parse("{\"gbps\": 2.5}");
+  bench_matrix_take(&matrix, 0, 1, row);
+  assert_true(matrix.values[1] == 2.5);
+  json_object_put(row);
+  bench_matrix_close(&matrix);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -216,6 +244,7 @@ int main(void)
       cmocka_unit_test(of_latencies_the_long_ones_are_slow),
       cmocka_unit_test(noise_is_no_finding),
       cmocka_unit_test(what_was_not_measured_counts_for_nothing),
+      cmocka_unit_test(a_value_that_no_link_has_is_not_measured),
   };
 
   return cmocka_run_group_tests(tests, NULL, NULL);
