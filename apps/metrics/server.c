@@ -17,6 +17,7 @@
 
 #include "clock.h"
 #include "log.h"
+#include "signals.h"
 
 #ifndef HAVE_MICROHTTPD
 
@@ -52,6 +53,7 @@ void metrics_server_close(struct metrics_server *server)
 #define CROWDED 16
 #define CONNECTION_NS (5 * NS_PER_S)
 #define REQUEST_BYTES 8192
+#define LOOK_NS (50 * NS_PER_MS) /* for a signal, while the last page waits */
 
 struct server_connection {
   int fd; /* -1: free */
@@ -96,7 +98,7 @@ static enum MHD_Result server_answer_text(struct MHD_Connection *connection, uns
   return queued;
 }
 
-/* *request: the number of the page that is its answer. */
+/* *request: the number of the page that is its answer; 0: none that counts as fetched. */
 static enum MHD_Result server_answer(void *context, struct MHD_Connection *connection,
                                      const char *url, const char *method, const char *version,
                                      const char *data, size_t *data_size, void **request)
@@ -113,7 +115,8 @@ static enum MHD_Result server_answer(void *context, struct MHD_Connection *conne
     return server_answer_text(connection, MHD_HTTP_NOT_FOUND, "the metrics are at /metrics\n");
   pthread_mutex_lock(&server->lock);
   if (server->page) {
-    *request = (void *)(uintptr_t)server->published;
+    if (strcmp(method, MHD_HTTP_METHOD_GET) == 0)
+      *request = (void *)(uintptr_t)server->published;
     queued = MHD_queue_response(connection, MHD_HTTP_OK, server->page);
   } else {
     queued = server_answer_text(connection, MHD_HTTP_SERVICE_UNAVAILABLE, "no values yet\n");
@@ -402,8 +405,10 @@ void metrics_server_publish(struct metrics_server *server, struct metrics_page *
   char *text = metrics_page_text(page, &length);
   if (text)
     response = MHD_create_response_from_buffer(length, text, MHD_RESPMEM_MUST_FREE);
-  if (!response)
+  if (!response) {
+    free(text);
     return; /* what was published before stays */
+  }
   MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE,
                           "text/plain; version=0.0.4; charset=utf-8");
   MHD_add_response_header(response, MHD_HTTP_HEADER_CONNECTION, "close");
@@ -416,18 +421,27 @@ void metrics_server_publish(struct metrics_server *server, struct metrics_page *
     MHD_destroy_response(older);
 }
 
-static void server_await_fetch(struct metrics_server *server)
+static void server_wait_until(struct metrics_server *server, uint64_t until_ns)
 {
-  const uint64_t until_ns = app_now_ns() + server->wait_ns;
   const struct timespec until = {.tv_sec = (time_t)(until_ns / NS_PER_S),
                                  .tv_nsec = (long)(until_ns % NS_PER_S)};
+
+  pthread_cond_timedwait(&server->fetched_one, &server->lock, &until);
+}
+
+/* A signal ends the wait, unless the signal came before: that one has ended the run. */
+static void server_await_fetch(struct metrics_server *server)
+{
+  const bool was_stopped = app_signals_stop();
+  const uint64_t until_ns = app_now_ns() + server->wait_ns;
+  uint64_t now;
 
   app_log(PST_LOG_INFO, "metrics: waiting up to %.3g s for the last values to be fetched",
           (double)server->wait_ns / 1e9);
   pthread_mutex_lock(&server->lock);
-  while (server->fetched < server->published &&
-         pthread_cond_timedwait(&server->fetched_one, &server->lock, &until) == 0)
-    ;
+  while (server->fetched < server->published && (now = app_now_ns()) < until_ns &&
+         (was_stopped || !app_signals_stop()))
+    server_wait_until(server, until_ns - now < LOOK_NS ? until_ns : now + LOOK_NS);
   pthread_mutex_unlock(&server->lock);
 }
 

@@ -57,6 +57,9 @@ static void streams_put_info(struct metrics_page *page, const struct result_stre
 
 static void streams_keep_drops(struct metrics_kept *kept, const struct account *account)
 {
+  /* increase() needs a value from before the first loss. */
+  if (account->lossy && kept->count == 0)
+    snprintf(kept->causes[kept->count++].cause, sizeof(kept->causes[0].cause), "wire");
   for (uint32_t i = 0; i < account->drop_count; i++) {
     const struct pst_drop *drop = &account->drops[i];
     uint32_t at = 0;
@@ -130,9 +133,13 @@ static void streams_put_receiver(struct metrics_page *page, const struct pst_sta
   metrics_page_put_by(page, &frames, "outcome", "lost", stats->frames_lost);
 }
 
-/* Nothing of it before the first interval. */
-static void streams_put_intervals(struct metrics_page *page, const struct pst_times *times)
+/* Nothing of it before the first interval. Their sum is the mean, which is rounded, times the
+ * count: what is shown never falls. */
+static void streams_put_intervals(struct metrics_page *page, const struct pst_times *times,
+                                  struct metrics_kept *kept)
 {
+  const uint64_t sum_ns = times->count * times->mean_ns;
+
   static const struct metrics_name
       intervals = {METRICS_SUMMARY, "penstock_arrival_interval_seconds",
                    "Time between two arrivals, since the beginning; quantiles are up to 3.2% too "
@@ -146,7 +153,9 @@ static void streams_put_intervals(struct metrics_page *page, const struct pst_ti
   metrics_page_put_ns_by(page, &intervals, "quantile", "0.9", times->p90_ns);
   metrics_page_put_ns_by(page, &intervals, "quantile", "0.99", times->p99_ns);
   metrics_page_put_ns_by(page, &intervals, "quantile", "0.999", times->p99_9_ns);
-  metrics_page_put_sum_ns(page, &intervals, times->count, times->count * times->mean_ns);
+  if (sum_ns > kept->interval_sum_ns)
+    kept->interval_sum_ns = sum_ns;
+  metrics_page_put_sum_ns(page, &intervals, times->count, kept->interval_sum_ns);
   metrics_page_put_ns(page, &least, times->min_ns);
   metrics_page_put_ns(page, &most, times->max_ns);
 }
@@ -168,7 +177,8 @@ static void streams_put_state(struct metrics_page *page, uint32_t state)
 
 /* What one end counts, its transport included; nothing where the end is not in this process. */
 static void streams_put_side(struct metrics_page *page, const char *stream, bool sends,
-                             const struct pst_stats *stats, const struct result_counters *counters)
+                             const struct pst_stats *stats, const struct result_counters *counters,
+                             struct metrics_kept *kept)
 {
   static const struct metrics_name
       bytes = {COUNTER, "penstock_sent_bytes_total", "Payload that was sent."},
@@ -188,7 +198,7 @@ static void streams_put_side(struct metrics_page *page, const char *stream, bool
   else
     streams_put_receiver(page, stats);
   if (!sends)
-    streams_put_intervals(page, &stats->intervals);
+    streams_put_intervals(page, &stats->intervals, kept);
   metrics_page_labels(page, "stream", stream, "side", sends ? "sender" : "receiver", NULL);
   streams_put_state(page, stats->state);
   for (int stage = 0; stage < PST_STAGES; stage++)
@@ -223,8 +233,8 @@ void metrics_put_stream(struct metrics_page *page, const struct result_stream *s
     return;
   streams_put_info(page, stream);
   streams_put_account(page, stream, kept);
-  streams_put_side(page, stream->name, true, stream->sender, &stream->sender_counters);
-  streams_put_side(page, stream->name, false, stream->receiver, &stream->receiver_counters);
+  streams_put_side(page, stream->name, true, stream->sender, &stream->sender_counters, kept);
+  streams_put_side(page, stream->name, false, stream->receiver, &stream->receiver_counters, kept);
 }
 
 /* ---- Devices --------------------------------------------------------------- */
@@ -242,17 +252,19 @@ void metrics_put_devices(struct metrics_page *page, struct pst_session *session)
 {
   struct pst_device_info info = {.struct_size = sizeof(info)};
   struct pst_counter_value values[COUNTERS_MAX];
-  char number[16];
+  char number[16], worker[16];
 
   for (uint32_t i = 0; pst_session_device(session, i, &info) == 0; i++) {
-    metrics_page_labels(page, "transport", info.transport, "device", info.device, NULL);
+    snprintf(number, sizeof(number), "%u", i);
+    metrics_page_labels(page, "transport", info.transport, "device", info.device, "number", number,
+                        NULL);
     metrics_put_counters(page, "device", values,
                          pst_session_device_counters(session, i, values, COUNTERS_MAX));
     for (uint32_t thread = 0; thread < pst_session_threads(session); thread++) {
       int count = pst_session_worker_counters(session, i, thread, values, COUNTERS_MAX);
-      snprintf(number, sizeof(number), "%u", thread);
-      metrics_page_labels(page, "transport", info.transport, "device", info.device, "thread",
-                          number, NULL);
+      snprintf(worker, sizeof(worker), "%u", thread);
+      metrics_page_labels(page, "transport", info.transport, "device", info.device, "number",
+                          number, "thread", worker, NULL);
       metrics_put_counters(page, "worker", values, count);
     }
   }

@@ -19,6 +19,7 @@ struct metrics_cause {
 struct metrics_kept {
   struct metrics_cause causes[METRICS_CAUSES];
   uint32_t count;
+  uint64_t interval_sum_ns; /* the largest that was shown */
 };
 
 /* The program, and its plugins. */

@@ -101,6 +101,7 @@ streams:
         self.assertGreater(stream["duplicates"], 0)
         found = samples(text)
         self.assert_as_result(found, stream)
+        value(found, "penstock_dropped_messages_total", cause="wire", stream=stream["name"])
         self.assertEqual(value(found, "penstock_arrival_interval_seconds_count"), stream["intervals_ns"]["count"])
         self.assertAlmostEqual(value(found, "penstock_arrival_interval_seconds", quantile="0.99"),
                                stream["intervals_ns"]["p99"] / 1e9, 9)  # fmt: skip
@@ -177,6 +178,26 @@ streams:
         began = time.monotonic()
         self.run_program("run", self.lossy(), "--count", 10, "--metrics", "127.0.0.1:0", "--metrics-wait", "300ms")
         self.assertLess(time.monotonic() - began, HANGS)
+
+    def test_head_is_no_fetch(self):
+        child, port = self.serving("run", self.lossy(), "--count", 10, "--metrics-wait", "60")
+        child.wait_line("waiting up to .* for the last values")
+        for _ in range(3):
+            self.assertEqual(fetch(port, method="HEAD"), "")
+        self.assertIn("penstock_build_info", fetch(port))
+        self.assertEqual(child.wait(), 0, child)
+
+    def test_signal_ends_the_wait(self):
+        """The first signal ends a wait; after a run that a signal has ended, the last values still wait."""
+        arguments = ("--metrics", "127.0.0.1:0", "--metrics-wait", HANGS * 3)
+        child = self.start("run", self.lossy(), "--count", 10, *arguments)
+        child.wait_line("waiting up to .* for the last values")
+        child.signal(signal.SIGTERM)
+        self.assertEqual(child.wait(HANGS), 0, child)
+        child, port = self.serving("run", self.lossy(), "--metrics-wait", "60")
+        wait_until(lambda: "penstock_sent" in (answers(port, "/metrics") or ""), HANGS, "a stream")
+        child.signal(signal.SIGINT)
+        self.last_page(child, port)
 
     def test_serve(self):
         """`serve` counts what clients ask for."""

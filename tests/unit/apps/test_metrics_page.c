@@ -118,13 +118,110 @@ static void test_recovered(void **state)
   free(text);
 }
 
+/* A datagram stream shows its losses from 0 on; a reliable one has no such cause. */
+static void test_no_loss_yet(void **state)
+{
+  (void)state;
+  for (int lossy = 0; lossy < 2; lossy++) {
+    struct metrics_kept kept = {.count = 0};
+    const struct pst_stats stats = {.state = PST_STATE_CONNECTED};
+    const struct account account = {.lossy = lossy == 1};
+    const struct result_stream stream = {.name = "s", .receiver = &stats, .account = &account};
+    struct metrics_page *page = metrics_page_new();
+    metrics_put_stream(page, &stream, &kept);
+    char *text = text_of(page);
+    const char *wanted = "penstock_dropped_messages_total{stream=\"s\",cause=\"wire\"} 0\n";
+    assert_int_equal(strstr(text, wanted) != NULL, lossy);
+    free(text);
+  }
+}
+
+/* 10 intervals of 100 ns, then 11 whose mean is rounded to less. */
+static void test_sum_never_falls(void **state)
+{
+  const struct pst_times times[] = {{.count = 10, .mean_ns = 100}, {.count = 11, .mean_ns = 90}};
+  struct metrics_kept kept = {.count = 0};
+
+  (void)state;
+  for (int i = 0; i < 2; i++) {
+    const struct pst_stats stats = {.state = PST_STATE_CONNECTED, .intervals = times[i]};
+    const struct account account = {.lossy = false};
+    const struct result_stream stream = {.name = "s", .receiver = &stats, .account = &account};
+    struct metrics_page *page = metrics_page_new();
+    metrics_put_stream(page, &stream, &kept);
+    char *text = text_of(page);
+    assert_non_null(
+        strstr(text, "penstock_arrival_interval_seconds_sum{stream=\"s\"} 0.000001000\n"));
+    free(text);
+  }
+}
+
+/* A session of two devices of one transport, with two threads. */
+int __wrap_pst_session_device(const struct pst_session *session, uint32_t index,
+                              struct pst_device_info *info);
+int __wrap_pst_session_device(const struct pst_session *session, uint32_t index,
+                              struct pst_device_info *info)
+{
+  (void)session;
+  info->transport = "udp";
+  return index < 2 ? 0 : -1;
+}
+
+uint32_t __wrap_pst_session_threads(const struct pst_session *session);
+uint32_t __wrap_pst_session_threads(const struct pst_session *session)
+{
+  (void)session;
+  return 2;
+}
+
+int __wrap_pst_session_device_counters(struct pst_session *session, uint32_t index,
+                                       struct pst_counter_value *values, uint32_t max);
+int __wrap_pst_session_device_counters(struct pst_session *session, uint32_t index,
+                                       struct pst_counter_value *values, uint32_t max)
+{
+  (void)session;
+  (void)index;
+  (void)max;
+  values[0] = (struct pst_counter_value){.name = "resets"};
+  return 1;
+}
+
+int __wrap_pst_session_worker_counters(struct pst_session *session, uint32_t index, uint32_t thread,
+                                       struct pst_counter_value *values, uint32_t max);
+int __wrap_pst_session_worker_counters(struct pst_session *session, uint32_t index, uint32_t thread,
+                                       struct pst_counter_value *values, uint32_t max)
+{
+  (void)thread;
+  return __wrap_pst_session_device_counters(session, index, values, max);
+}
+
+/* No name and labels come twice: Prometheus drops the second sample. */
+static void test_devices(void **state)
+{
+  struct metrics_page *page = metrics_page_new();
+  char *lines[32], *rest = NULL;
+  size_t count = 0;
+
+  (void)state;
+  metrics_put_devices(page, NULL);
+  char *text = text_of(page);
+  for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+    for (size_t i = 0; i < count; i++)
+      assert_string_not_equal(line, lines[i]);
+    assert_true(count < 32);
+    lines[count++] = line;
+  }
+  assert_int_equal(count, 2 * 2 + 2 + 2 * 2); /* two families' heads, devices, workers */
+  free(text);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_families),
-      cmocka_unit_test(test_labels),
-      cmocka_unit_test(test_counters),
-      cmocka_unit_test(test_recovered),
+      cmocka_unit_test(test_families),    cmocka_unit_test(test_labels),
+      cmocka_unit_test(test_counters),    cmocka_unit_test(test_recovered),
+      cmocka_unit_test(test_no_loss_yet), cmocka_unit_test(test_sum_never_falls),
+      cmocka_unit_test(test_devices),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
