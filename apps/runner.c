@@ -120,7 +120,8 @@ static void runner_watch(struct runner *runner)
     }
     if (now >= next_line_ns) {
       app_watch_second(runner, now);
-      next_line_ns += LINE_NS;
+      /* After a pause (^Z, a suspended machine) the seconds that were missed get no lines. */
+      next_line_ns = now - next_line_ns < LINE_NS ? next_line_ns + LINE_NS : now + LINE_NS;
     }
   }
   runner_all_announced(runner);

@@ -13,7 +13,7 @@ import subprocess
 import termios
 import time
 
-from harness import HANGS, PROGRAM, Case, main, yaml_stream
+from harness import HANGS, PROGRAM, Case, main, wait_until, yaml_stream
 
 
 class Screen:
@@ -107,6 +107,17 @@ class Live(Case):
         with self.terminal("run", path, "--duration", "1.3", "-q"):
             self.assertEqual(self.read(None), "")
         self.assertNotIn("\x1b", self.run_program("run", path, "--duration", "1.3").stderr)
+
+    def test_pause(self):
+        """The seconds of a process that was stopped get no lines of their own."""
+        child = self.start("run", self.stream())
+        child.wait_line("Got")
+        with child.stopped():
+            time.sleep(3.5)
+        wait_until(lambda: sum("Got" in line for line in list(child.lines["stderr"])) >= 4, HANGS, "four lines")
+        child.signal(signal.SIGINT)
+        child.wait()
+        self.assertNotIn("during 0.00 sec", child.stderr)
 
     def test_narrow(self):
         """Lines are cut to what the terminal has, also when it becomes smaller; of more streams than
