@@ -54,10 +54,11 @@ static struct json_object *command_read(const char *path)
   struct stat st;
   char *text = NULL;
   ssize_t got = -1;
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
-  const bool is_open = fd >= 0 && fstat(fd, &st) == 0;
+  /* O_NONBLOCK: a FIFO without a writer is refused, not waited for. */
+  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  const bool is_regular = fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode);
 
-  if (is_open && S_ISREG(st.st_mode) && st.st_size <= RESULT_MAX) {
+  if (is_regular && st.st_size <= RESULT_MAX) {
     text = malloc((size_t)st.st_size + 1);
     got = text ? read(fd, text, (size_t)st.st_size) : -1;
   }
@@ -76,6 +77,8 @@ static struct json_object *command_read(const char *path)
   json_object_put(root);
   if (fd < 0)
     app_log(PST_LOG_ERROR, "report: cannot read %s: %s", path, strerror(code));
+  else if (!is_regular)
+    app_log(PST_LOG_ERROR, "report: %s is no regular file; save the result in a file first", path);
   else
     app_log(PST_LOG_ERROR,
             "report: %s is no result of a command; --json FILE of run, bench or request writes one",

@@ -364,6 +364,14 @@ static void sections_sweep_line(struct json_object *rows, const char *op, const 
   }
 }
 
+/* Rows of --all-pairs are of one size: its result is a matrix and no sweep. */
+static struct json_object *sections_sweep_rows(const struct html_result *result)
+{
+  struct json_object *bench = html_member(result->root, "bench");
+
+  return html_member(bench, "all_pairs") ? NULL : html_member(result->root, "rows");
+}
+
 static void sections_sweep(struct html *html, const struct sections *all, const char *key,
                            double scale, bool is_latency, const struct html_axes *axes)
 {
@@ -375,7 +383,7 @@ static void sections_sweep(struct html *html, const struct sections *all, const 
   for (size_t i = 0; i < 3 * all->count && count < STREAMS && !html->failed; i++) {
     const struct html_result *result = &all->results[i / 3];
     const char *op = ops[i % 3];
-    struct json_object *rows = html_member(result->root, "rows");
+    struct json_object *rows = sections_sweep_rows(result);
     snprintf(name, sizeof(name), "%s%s%s", op, all->count > 1 ? ", " : "",
              all->count > 1 ? result->name : "");
     html->failed |= !sections_line(&lines[count++], name, html_count(rows, ROWS));

@@ -4,6 +4,7 @@
 import csv
 import html.parser
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -140,6 +141,10 @@ streams:
         page = self.assert_closed(text)
         for title in ("Bandwidth by size", "Latency by size, median", "4 KiB"):
             self.assertIn(title, page.text)
+        result = self.result("a.json")
+        result["bench"]["all_pairs"] = {"ranks": 2}
+        self.write("pairs.json", json.dumps(result))
+        self.assertNotIn("by size", self.page("pairs.json"))
         other = self.write("other.csv", "mine\n")
         child = self.run_program("bench", "--transport", "loopback", "--memory", "host", "--size", "64", "--duration", "5ms",
                                  "--bandwidth", "--in-process", "--csv", other, expect=1)  # fmt: skip
@@ -192,7 +197,9 @@ streams:
             self.write("bad.json", text)
             self.assertIn("is no result", self.page("bad.json", expect=2).stderr)
         self.assertIn("cannot read", self.page("none.json", expect=2).stderr)
-        self.assertIn("is no result", self.page(".", expect=2).stderr)
+        self.assertIn("no regular file", self.page(".", expect=2).stderr)
+        os.mkfifo(self.folder / "fifo")
+        self.assertIn("no regular file", self.page("fifo", expect=2).stderr)
         self.assertIn("--output", self.run_program("report", self.folder / "a.json", expect=2).stderr)
         mine = self.write("mine.html", "<!DOCTYPE html><p>mine")
         child = self.run_program("report", self.folder / "a.json", "-o", mine, expect=1)
