@@ -50,7 +50,9 @@ static void adapter_check_driver(struct doctor *doctor)
     struct doctor_finding finding = {.subject = pci->address,
                                      .where = "sys/bus/pci/devices/*/driver"};
     bool has = false;
-    if (pci->vendor != MELLANOX || pci->class >> 16 != 0x02)
+    /* Programs have what vfio-pci has; virtual functions are for machines and containers. */
+    if (pci->vendor != MELLANOX || pci->class >> 16 != 0x02 || pci->is_virtual_function ||
+        strcmp(pci->driver, "vfio-pci") == 0)
       continue;
     for (size_t k = 0; k < doctor->rdmas.count; k++)
       has = has || strcmp(doctor->rdmas.all[k].pci, pci->address) == 0;
@@ -58,7 +60,7 @@ static void adapter_check_driver(struct doctor *doctor)
       doctor_add(doctor, &finding, "driver %s", pci->driver);
       continue;
     }
-    finding.verdict = DOCTOR_FAILS;
+    finding.verdict = doctor->rdmas.count > 0 ? DOCTOR_WARNING : DOCTOR_FAILS;
     finding.is_lost = true;
     finding.remedy = pci->driver[0] == '\0' ? "sudo modprobe mlx5_core" : "sudo modprobe mlx5_ib";
     doctor_add(doctor, &finding, "an adapter without an RDMA device: %s%s",
@@ -97,7 +99,7 @@ static void adapter_check_nodes(struct doctor *doctor)
     finding.remedy =
         all == 0 ? "sudo modprobe ib_uverbs; in a container add --device=/dev/infiniband, in a pod "
                    "a resource of the RDMA device plugin"
-                 : "sudo chmod 666 /dev/infiniband/uverbs*, or a udev rule that does so";
+                 : "sudo chmod 666 /dev/infiniband/uverbs*; a udev rule does so at each boot";
     finding.is_lost = true;
   }
   doctor_add(doctor, &finding, "%zu of %zu nodes may be opened%s%s", open, all,
@@ -107,6 +109,7 @@ static void adapter_check_nodes(struct doctor *doctor)
 static void adapter_look_at_firmware(struct doctor *doctor, const struct host_rdma *rdma)
 {
   struct doctor_finding finding = {.subject = rdma->name, .where = "sys/class/infiniband/*/fw_ver"};
+  char remedy[128];
 
   if (doctor_is_soft(rdma))
     return;
@@ -115,7 +118,8 @@ static void adapter_look_at_firmware(struct doctor *doctor, const struct host_rd
     finding.why = "the driver names no version";
   } else if (strcmp(rdma->firmware, "0.0.0") == 0) {
     finding.verdict = DOCTOR_WARNING;
-    finding.remedy = "sudo mlxfwmanager --online -u";
+    snprintf(remedy, sizeof(remedy), "sudo mlxfwmanager --online -u -d %s", rdma->pci);
+    finding.remedy = remedy;
   }
   doctor_add(doctor, &finding, "firmware %s", rdma->firmware);
 }
@@ -228,13 +232,16 @@ static void adapter_look_at_link_type(struct doctor *doctor, const struct host_r
 {
   struct doctor_finding finding = {.subject = subject,
                                    .where = "sys/class/infiniband/*/ports/*/link_layer"};
+  char remedy[128];
 
   if (doctor_is_soft(rdma))
     return;
   /* `ethernet` needs frames. */
   if (!port->is_ethernet && doctor_is_asked(doctor, NEED_DPDK)) {
     finding.verdict = DOCTOR_FAILS;
-    finding.remedy = "sudo mlxconfig -d MST_DEVICE set LINK_TYPE_P1=2, reboot";
+    snprintf(remedy, sizeof(remedy), "sudo mlxconfig -d %s set LINK_TYPE_P%u=2; reboot", rdma->pci,
+             port->number);
+    finding.remedy = remedy;
   }
   doctor_add(doctor, &finding, "%s", port->is_ethernet ? "Ethernet: RoCE" : "InfiniBand");
 }
@@ -272,7 +279,7 @@ static void adapter_look_at_state(struct doctor *doctor, const struct host_rdma 
     if (!port->is_ethernet && strcmp(port->state, "INIT") == 0)
       snprintf(remedy, sizeof(remedy), "start a subnet manager: sudo systemctl start opensm");
     else if (port->is_ethernet && port->netdev[0] != '\0')
-      snprintf(remedy, sizeof(remedy), "sudo ip link set %s up, and check the cable", port->netdev);
+      snprintf(remedy, sizeof(remedy), "sudo ip link set %s up; check the cable", port->netdev);
     else
       snprintf(remedy, sizeof(remedy), "check the cable and the switch's port");
     finding.remedy = remedy;

@@ -98,22 +98,24 @@ static void doctor_add_absent(struct doctor *doctor, const char *area)
   }
 }
 
-/* A device that a stream names, and no adapter is. */
+/* Devices that streams name, and no adapter is. */
 static void doctor_add_unnamed(struct doctor *doctor, const char *area)
 {
   static const struct doctor_check check = {"adapter-here", "adapter", NULL, 0, NULL};
-  bool any = doctor->wish.device_count == 0 || (area && strcmp(area, "adapter") != 0);
 
-  for (size_t i = 0; i < doctor->rdmas.count; i++)
-    any = any || doctor_wants_rdma(doctor, &doctor->rdmas.all[i]);
-  if (any || doctor->rdmas.count == 0)
+  if (doctor->rdmas.count == 0 || (area && strcmp(area, "adapter") != 0))
     return;
-  const struct doctor_finding finding = {.verdict = DOCTOR_ABSENT,
-                                         .subject = doctor->wish.devices[0],
-                                         .where = "sys/class/infiniband",
-                                         .remedy = "`penstock plugins verbs_rc` lists the devices"};
-  doctor->check = &check;
-  doctor_add(doctor, &finding, "no RDMA device is called so, nor has that address");
+  for (size_t i = 0; i < doctor->wish.device_count; i++) {
+    const struct doctor_finding finding = {.verdict = DOCTOR_ABSENT,
+                                           .subject = doctor->wish.devices[i],
+                                           .where = "sys/class/infiniband",
+                                           .remedy =
+                                               "`penstock plugins verbs_rc` lists the devices"};
+    if (doctor_has_rdma(doctor, doctor->wish.devices[i]))
+      continue;
+    doctor->check = &check;
+    doctor_add(doctor, &finding, "no RDMA device is called so, nor has that address");
+  }
 }
 
 static void doctor_run_checks(struct doctor *doctor, const char *area)
@@ -230,7 +232,8 @@ static struct json_object *doctor_json(const struct doctor *doctor, const char *
 /* ---- Running ----------------------------------------------------------------------------------
  */
 
-/* Something that fails is 1; what was asked for and is not here, or cannot be told, is 3. */
+/* Something that fails is 1; what was asked for and is not here, or cannot be told without more
+ * privilege, is 3. */
 static int doctor_status(const struct doctor *doctor, bool is_asked)
 {
   int status = PST_EXIT_OK;
@@ -239,7 +242,8 @@ static int doctor_status(const struct doctor *doctor, bool is_asked)
     const enum doctor_verdict verdict = doctor->findings[i].verdict;
     if (verdict == DOCTOR_FAILS)
       return PST_EXIT_FAILED;
-    if (verdict == DOCTOR_ABSENT || (is_asked && verdict == DOCTOR_UNKNOWN))
+    if (verdict == DOCTOR_ABSENT ||
+        (is_asked && verdict == DOCTOR_UNKNOWN && !doctor->findings[i].is_beyond))
       status = PST_EXIT_UNAVAILABLE;
   }
   return status;
@@ -310,6 +314,18 @@ static bool doctor_is_area(const char *area)
   return false;
 }
 
+/* A card that the kernel's mlx5_core has needs no huge pages, as in the plugin's own choice. */
+static void doctor_ask_huge(struct doctor *doctor)
+{
+  struct doctor_wish *wish = &doctor->wish;
+
+  for (size_t i = 0; i < wish->port_count; i++) {
+    const struct host_pci *pci = host_pci_find(&doctor->pcis, wish->ports[i]);
+    if (!pci || strcmp(pci->driver, "mlx5_core") != 0)
+      doctor_wish_add_huge(wish);
+  }
+}
+
 /* Looks at the machine, checks, and writes what was found. The exit status. */
 static int doctor_look(struct doctor *doctor, const struct command *command,
                        const struct arguments *arguments)
@@ -322,6 +338,7 @@ static int doctor_look(struct doctor *doctor, const struct command *command,
   host_rdma_list(doctor->host, &doctor->rdmas);
   host_gpu_list(doctor->host, &doctor->pcis, &doctor->gpus);
   host_network_read(doctor->host, &doctor->network);
+  doctor_ask_huge(doctor);
   doctor_run_checks(doctor, own[DOCTOR_AREA]);
   doctor_print(on_stdout ? stderr : stdout, doctor, arguments->quiet, arguments->verbose > 0);
   rc = doctor_status(doctor, own[DOCTOR_FOR] || own[DOCTOR_AREA]);

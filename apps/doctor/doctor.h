@@ -18,6 +18,7 @@ struct doctor_finding {
   const char *why;    /* of UNKNOWN */
   const char *remedy; /* a command, or what to do */
   bool is_lost;       /* what the remedy does is lost at reboot */
+  bool is_beyond;     /* of UNKNOWN: no privilege lets the doctor tell */
   /* Set by doctor_add(). */
   const char *check, *area;
   char *read; /* what was found there, in words */
@@ -54,6 +55,8 @@ void doctor_add(struct doctor *doctor, const struct doctor_finding *finding, con
 
 /* Is it one that `--for` names, or does it name none? */
 bool doctor_wants_rdma(const struct doctor *doctor, const struct host_rdma *rdma);
+/* Is there an RDMA device of that name, PCI address, network device or address? */
+bool doctor_has_rdma(const struct doctor *doctor, const char *name);
 /* Of one that runs over a real adapter; a soft one has neither PCI nor firmware. */
 bool doctor_is_soft(const struct host_rdma *rdma);
 /* The nearest adapter of a GPU; NULL: none is on a PCI bus. */

@@ -71,6 +71,14 @@ bool doctor_wants_rdma(const struct doctor *doctor, const struct host_rdma *rdma
   return doctor->wish.device_count == 0;
 }
 
+bool doctor_has_rdma(const struct doctor *doctor, const char *name)
+{
+  for (size_t i = 0; i < doctor->rdmas.count; i++)
+    if (findings_is_named(doctor, &doctor->rdmas.all[i], name))
+      return true;
+  return false;
+}
+
 const struct host_rdma *doctor_nearest(const struct doctor *doctor, const struct host_pci *gpu,
                                        enum host_distance *distance)
 {

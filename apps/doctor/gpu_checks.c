@@ -22,7 +22,7 @@ static void gpu_check_driver(struct doctor *doctor)
     const struct host_pci *pci = host_pci_find(&doctor->pcis, gpu->pci);
     struct doctor_finding finding = {.where = "sys/bus/pci/devices/*/driver"};
     char subject[32];
-    if (gpu->is_integrated || !pci)
+    if (gpu->is_integrated || !pci || strcmp(pci->driver, "vfio-pci") == 0)
       continue;
     gpu_subject(gpu, subject);
     finding.subject = subject;
@@ -143,18 +143,25 @@ static void gpu_check_ecc(struct doctor *doctor)
   for (size_t i = 0; i < doctor->gpus.count; i++) {
     const struct host_gpu *gpu = &doctor->gpus.all[i];
     struct doctor_finding finding = {.where = "NVML"};
-    char subject[32], remedy[64];
+    char subject[32], remedy[160], which[64] = "";
     if (gpu->ecc == HOST_UNKNOWN)
       continue;
     gpu_subject(gpu, subject);
     finding.subject = subject;
     finding.remedy = remedy;
+    if (gpu->index >= 0)
+      snprintf(which, sizeof(which), " -i %d", gpu->index);
+    else if (gpu->pci[0] != '\0')
+      snprintf(which, sizeof(which), " -i %s", gpu->pci);
     if (gpu->ecc_errors > 0) {
       finding.verdict = DOCTOR_FAILS;
-      snprintf(remedy, sizeof(remedy), "sudo nvidia-smi -r -i %d, then replace it", gpu->index);
+      snprintf(
+          remedy, sizeof(remedy),
+          "sudo nvidia-smi -r%s; replace it if nvidia-smi -q -d ROW_REMAPPER reports a failure",
+          which);
     } else if (gpu->ecc == HOST_NO) {
       finding.verdict = DOCTOR_WARNING;
-      snprintf(remedy, sizeof(remedy), "sudo nvidia-smi -e 1 -i %d, reboot", gpu->index);
+      snprintf(remedy, sizeof(remedy), "sudo nvidia-smi -e 1%s; reboot", which);
     } else {
       finding.remedy = NULL;
     }

@@ -62,45 +62,61 @@ static void host_check_iommu(struct doctor *doctor)
                    : "no IOMMU translates what devices access");
 }
 
+/* Looks at the bridges above a GPU or an adapter. The root port is none of them: what reaches it is
+ * at the root complex already. True: something was found. */
+static bool host_look_at_acs(struct doctor *doctor, const char *address, size_t *bridges)
+{
+  const struct host_pci *device = host_pci_find(&doctor->pcis, address), *above;
+  struct doctor_finding finding = {.where = "sys/bus/pci/devices/*/config"};
+  struct host_pci_control control;
+  char remedy[128];
+
+  for (const struct host_pci *at = device ? host_pci_above(&doctor->pcis, device) : NULL;
+       at && (above = host_pci_above(&doctor->pcis, at)) != NULL; at = above) {
+    host_pci_read_control(doctor->host, at, &control);
+    ++*bridges;
+    if (control.known != HOST_PCI_CONFIG_KNOWN) {
+      finding.verdict = DOCTOR_UNKNOWN;
+      finding.why = control.known == HOST_PCI_CONFIG_NOT_BUILT
+                        ? "built without libpci"
+                        : "only root may read configuration spaces";
+      finding.remedy = "sudo penstock doctor --area host";
+      doctor_add(doctor, &finding, "whether bridges redirect peer-to-peer requests");
+      return true;
+    }
+    if (!control.acs_redirects)
+      continue;
+    snprintf(remedy, sizeof(remedy),
+             "sudo setpci -s %s ECAP_ACS+6.w=0000; not where virtual machines have these devices",
+             at->address);
+    finding.verdict = DOCTOR_WARNING;
+    finding.subject = at->address;
+    finding.remedy = remedy;
+    finding.is_lost = true;
+    doctor_add(doctor, &finding,
+               "the bridge above %s redirects peer-to-peer requests to the root complex",
+               device->address);
+    return true;
+  }
+  return false;
+}
+
 /* With redirection, what one device writes into another goes up to the root complex first. */
 static void host_check_acs(struct doctor *doctor)
 {
-  struct doctor_finding finding = {.where = "sys/bus/pci/devices/*/config"};
-  struct host_pci_control control;
+  const struct doctor_finding finding = {.where = "sys/bus/pci/devices/*/config"};
   size_t bridges = 0;
 
-  for (size_t i = 0; i < doctor->gpus.count; i++) {
-    const struct host_pci *gpu = host_pci_find(&doctor->pcis, doctor->gpus.all[i].pci);
-    for (const struct host_pci *at = gpu ? host_pci_above(&doctor->pcis, gpu) : NULL; at;
-         at = host_pci_above(&doctor->pcis, at)) {
-      host_pci_read_control(doctor->host, at, &control);
-      bridges++;
-      if (control.known != HOST_PCI_CONFIG_KNOWN) {
-        finding.verdict = DOCTOR_UNKNOWN;
-        finding.why = control.known == HOST_PCI_CONFIG_NOT_BUILT
-                          ? "built without libpci"
-                          : "only root may read configuration spaces";
-        finding.remedy = "sudo penstock doctor --area host";
-        doctor_add(doctor, &finding, "whether bridges redirect peer-to-peer requests");
-        return;
-      }
-      if (control.acs_redirects) {
-        char remedy[128];
-        snprintf(remedy, sizeof(remedy), "sudo setpci -s %s ECAP_ACS+6.w=0000", at->address);
-        finding.verdict = DOCTOR_FAILS;
-        finding.subject = at->address;
-        finding.remedy = remedy;
-        finding.is_lost = true;
-        doctor_add(doctor, &finding,
-                   "the bridge above GPU %s redirects peer-to-peer requests to the root complex",
-                   gpu->address);
-        return;
-      }
-    }
-  }
+  for (size_t i = 0; i < doctor->gpus.count; i++)
+    if (host_look_at_acs(doctor, doctor->gpus.all[i].pci, &bridges))
+      return;
+  for (size_t i = 0; i < doctor->rdmas.count; i++)
+    if (doctor_wants_rdma(doctor, &doctor->rdmas.all[i]) &&
+        host_look_at_acs(doctor, doctor->rdmas.all[i].pci, &bridges))
+      return;
   doctor_add(doctor, &finding, "%s",
-             bridges > 0 ? "no bridge above a GPU redirects peer-to-peer requests"
-                         : "no GPU is behind a bridge");
+             bridges > 0 ? "no bridge above a GPU or an adapter redirects peer-to-peer requests"
+                         : "no GPU and no adapter is behind a switch");
 }
 
 /* ---- Memory -----------------------------------------------------------------------------------
@@ -122,7 +138,11 @@ static void host_check_huge_pages(struct doctor *doctor)
   struct doctor_finding finding = {.where = "proc/meminfo", .is_lost = true};
   char remedy[160];
 
-  if (wanted > free_pages * size && size > 0) {
+  if (size == 0 && wanted > 0) {
+    finding.remedy = "start a kernel with CONFIG_HUGETLBFS";
+    finding.is_lost = false;
+    finding.verdict = doctor_is_asked(doctor, NEED_DPDK) ? DOCTOR_FAILS : DOCTOR_WARNING;
+  } else if (wanted > free_pages * size) {
     snprintf(remedy, sizeof(remedy), "sudo sysctl vm.nr_hugepages=%llu",
              (unsigned long long)(total + (wanted - free_pages * size + size - 1) / size));
     finding.remedy = remedy;
@@ -235,19 +255,51 @@ static bool host_check_is_contained(struct doctor *doctor, const char **how)
   return *how != NULL;
 }
 
-/* The limits of this process's control group, version 2. */
+/* The smallest limit of a control group of version 2 and of those above it; 0: none has one. The
+ * group's path begins with '/'. */
+static uint64_t host_check_memory_most(struct doctor *doctor, const char *path)
+{
+  char folder[HOST_PATH_BYTES - 16];
+  uint64_t least = 0;
+
+  snprintf(folder, sizeof(folder), "sys/fs/cgroup%s", path);
+  for (char *slash; (slash = strrchr(folder, '/')) != NULL; *slash = '\0') {
+    const char *most = host_text(doctor->host, "%s/memory.max", folder);
+    const uint64_t limit = most && strcmp(most, "max") != 0 ? strtoull(most, NULL, 10) : 0;
+    if (limit != 0 && (least == 0 || limit < least))
+      least = limit;
+    if (strcmp(folder, "sys/fs/cgroup") == 0)
+      break;
+  }
+  return least;
+}
+
+/* The limits of this process's control groups, version 2. */
 static void host_check_container(struct doctor *doctor)
 {
-  const char *group = host_text(doctor->host, "proc/self/cgroup"), *how, *most;
+  const char *group = host_text(doctor->host, "proc/self/cgroup"), *how;
   struct doctor_finding finding = {.where = "sys/fs/cgroup"};
-  const char *path = group && strncmp(group, "0::/", 4) == 0 ? group + 4 : "";
-  char folder[256];
+  const char *own = group ? strstr(group, "0::/") : NULL;
+  char path[HOST_PATH_BYTES / 2] = "";
   const bool is_contained = host_check_is_contained(doctor, &how);
 
-  snprintf(folder, sizeof(folder), "sys/fs/cgroup%s%.*s", path[0] != '\0' ? "/" : "",
-           (int)strcspn(path, "\n"), path);
-  most = host_text(doctor->host, "%s/memory.max", folder);
-  const uint64_t limit = most && strcmp(most, "max") != 0 ? strtoull(most, NULL, 10) : 0;
+  if (group &&
+      (strstr(group, ":memory:") || strstr(group, ":memory,") || strstr(group, ",memory:"))) {
+    finding.verdict = DOCTOR_UNKNOWN;
+    finding.where = "proc/self/cgroup";
+    finding.why = "control groups of version 1 are not read";
+    finding.is_beyond = true;
+    doctor_add(doctor, &finding, "%s; whether a control group limits its memory",
+               is_contained ? how : "no container");
+    return;
+  }
+  /* "/..": a group outside this namespace, which nothing shows here. */
+  if (own && strncmp(own + 3, "/..", 3) != 0)
+    snprintf(path, sizeof(path), "%.*s", (int)strcspn(own + 3, "\n"), own + 3);
+  const size_t end = strlen(path);
+  if (end > 0 && path[end - 1] == '/')
+    path[end - 1] = '\0';
+  const uint64_t limit = host_check_memory_most(doctor, path);
   if (limit != 0 && limit < 2 * doctor->wish.pinned_bytes + PINNED_LEAST) {
     finding.verdict = DOCTOR_FAILS;
     finding.where = "sys/fs/cgroup/memory.max";
@@ -276,7 +328,7 @@ static void host_check_lockdown(struct doctor *doctor)
     misses = misses || (!doctor->gpus.all[i].is_integrated && doctor->gpus.driver[0] == '\0');
   if (locks && misses) {
     finding.verdict = DOCTOR_WARNING;
-    finding.remedy = "sudo mokutil --import /var/lib/dkms/mok.pub, reboot, enrol the key";
+    finding.remedy = "sudo mokutil --import /var/lib/dkms/mok.pub; reboot; enrol the key";
   }
   doctor_add(doctor, &finding, "%s%s",
              locks ? "Secure Boot: the kernel loads signed modules alone"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Checks of the network that an adapter's port is on: MTU, pauses, ARP, routes. */
+#include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,12 +42,12 @@ static void network_look_at_mtu(struct doctor *doctor, const struct host_link *l
                                 const struct host_rdma *rdma)
 {
   struct doctor_finding finding = {.subject = link->name, .where = "netlink: links"};
-  char remedy[96];
+  char remedy[128];
 
   (void)rdma;
   if (link->mtu < MTU_WISHED) {
-    snprintf(remedy, sizeof(remedy), "sudo ip link set %s mtu 9000, as the switch and the peer",
-             link->name);
+    snprintf(remedy, sizeof(remedy),
+             "sudo ip link set %s mtu 9000; the switch and the peer need as much", link->name);
     finding.verdict = DOCTOR_WARNING;
     finding.remedy = remedy;
     finding.is_lost = true;
@@ -79,9 +80,7 @@ static void network_look_at_pauses(struct doctor *doctor, const struct host_link
     finding.why = "the driver does not say";
   } else if (!link->pause_rx && !link->pause_tx) {
     snprintf(remedy, sizeof(remedy),
-             "sudo mlnx_qos -i %s --pfc 0,0,0,1,0,0,0,0, and the same at "
-             "the switch",
-             link->name);
+             "sudo mlnx_qos -i %s --pfc 0,0,0,1,0,0,0,0; the same at the switch", link->name);
     finding.verdict = DOCTOR_WARNING;
     finding.remedy = remedy;
     finding.is_lost = true;
@@ -118,6 +117,7 @@ static void network_look_at_ecn(struct doctor *doctor, const struct host_link *l
   if (priorities->count == 0) {
     finding.verdict = DOCTOR_UNKNOWN;
     finding.why = "the kernel's own driver shows congestion control to root alone, in debugfs";
+    finding.is_beyond = true;
     snprintf(remedy, sizeof(remedy), "sudo ls /sys/kernel/debug/mlx5/%s/cc_params", rdma->pci);
     finding.remedy = remedy;
   } else if (on == 0) {
@@ -192,7 +192,7 @@ static void network_look_at_arp(struct doctor *doctor, const struct host_link *l
     return;
   if (announce < 1 || ignore < 1) {
     snprintf(remedy, sizeof(remedy),
-             "sudo sysctl net.ipv4.conf.%s.arp_announce=2 net.ipv4.conf.%s.arp_ignore=1",
+             "sudo sysctl net/ipv4/conf/%s/arp_announce=2 net/ipv4/conf/%s/arp_ignore=1",
              link->name, link->name);
     finding.verdict = DOCTOR_WARNING;
     finding.remedy = remedy;
@@ -209,6 +209,33 @@ static void network_check_arp(struct doctor *doctor)
 
 /* ---- The hop limit ----------------------------------------------------------------------------
  */
+
+/* The route without its hop limit; ip(8) finds it by destination and metric. */
+static void network_route_remedy(const struct host_route *route, char *remedy, size_t size)
+{
+  char metric[32] = "";
+
+  if (route->metric != 0)
+    snprintf(metric, sizeof(metric), " metric %u", route->metric);
+  snprintf(remedy, size, "sudo ip route replace %s via %s dev %s%s%s%s", route->to, route->gateway,
+           route->link, route->source[0] != '\0' ? " src " : "", route->source, metric);
+}
+
+/* A peer that the file names, not by its address, has a route that nobody here knows. */
+static bool network_is_named(struct doctor *doctor, const char *peer)
+{
+  const struct doctor_finding finding = {.subject = peer,
+                                         .verdict = DOCTOR_UNKNOWN,
+                                         .where = "netlink: routes",
+                                         .why = "the name is not resolved; write its address"};
+  unsigned char raw[16];
+
+  if (inet_pton(AF_INET, peer, raw) == 1 || inet_pton(AF_INET6, peer, raw) == 1 ||
+      strchr(peer, '%') || strcmp(peer, "localhost") == 0)
+    return false;
+  doctor_add(doctor, &finding, "the route to this peer");
+  return true;
+}
 
 /* A packet with one hop left ends at the first router. The limit is the stream's own, the route's,
  * or the system's. */
@@ -234,8 +261,7 @@ static void network_look_at_route(struct doctor *doctor, const struct host_route
       snprintf(remedy, sizeof(remedy), "remove hop_limit at %s, or set 64",
                doctor->wish.hop_limit_at);
     else if (route->hop_limit > 0)
-      snprintf(remedy, sizeof(remedy), "sudo ip route replace %s via %s dev %s", route->to,
-               route->gateway, route->link);
+      network_route_remedy(route, remedy, sizeof(remedy));
     else
       snprintf(remedy, sizeof(remedy), "sudo sysctl net.ipv4.ip_default_ttl=64");
     finding.is_lost = !(peer && doctor->wish.hop_limit);
@@ -259,8 +285,9 @@ static void network_check_hops(struct doctor *doctor)
   if (network_is_unknown(doctor, "routes"))
     return;
   for (size_t i = 0; i < doctor->wish.peer_count; i++)
-    network_look_at_route(doctor, host_route_to(&doctor->network, doctor->wish.peers[i]),
-                          doctor->wish.peers[i], &found);
+    if (!network_is_named(doctor, doctor->wish.peers[i]))
+      network_look_at_route(doctor, host_route_to(&doctor->network, doctor->wish.peers[i]),
+                            doctor->wish.peers[i], &found);
   for (size_t i = 0;
        i < doctor->network.route_count && (!doctor->wish.file || doctor->wish.asks_routes); i++)
     network_look_at_route(doctor, &doctor->network.routes[i], NULL, &found);

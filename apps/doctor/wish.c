@@ -35,6 +35,22 @@ static const char *wish_text(const struct pst_config *config, const char *stream
   return app_stream_text(config, stream, path);
 }
 
+/* Huge pages are for rings that ask for them, and for cards whose driver in DPDK does. */
+static void wish_take_ethernet(struct doctor_wish *wish, const struct pst_config *config,
+                               const char *stream, const char *side)
+{
+  const char *backing = wish_text(config, stream, side, "memory.options.backing"),
+             *memory = wish_text(config, stream, side, "transport.options.memory"),
+             *driver = wish_text(config, stream, side, "transport.options.driver"),
+             *device = wish_text(config, stream, side, "transport.options.device");
+
+  wish->needs |= NEED_DPDK;
+  if ((backing && strncmp(backing, "huge", 4) == 0) || wish_is(memory, "huge"))
+    wish->needs |= NEED_HUGE;
+  else if ((!driver || wish_is(driver, "pci")) && !wish_is(memory, "normal") && device)
+    wish_add_name(wish->ports, &wish->port_count, device);
+}
+
 static void wish_take_transport(struct doctor_wish *wish, const struct pst_config *config,
                                 const char *stream, const char *side)
 {
@@ -60,7 +76,7 @@ static void wish_take_transport(struct doctor_wish *wish, const struct pst_confi
     }
   }
   if (wish_is(plugin, "ethernet"))
-    wish->needs |= NEED_DPDK | NEED_HUGE;
+    wish_take_ethernet(wish, config, stream, side);
   if (wish_is(plugin, "ucx"))
     wish->needs |= NEED_UCX;
 }
@@ -102,8 +118,15 @@ static void wish_take(struct doctor_wish *wish, const struct pst_config *config)
     wish_take_side(wish, config, stream, "receiver");
     wish->pinned_bytes += bytes;
   }
-  wish->huge_bytes = (wish->needs & NEED_HUGE) != 0 ? wish->pinned_bytes + HUGE_OF_DPDK : 0;
+  if ((wish->needs & NEED_HUGE) != 0)
+    doctor_wish_add_huge(wish);
   wish_take_peer(wish, pst_config_get(config, "control.connect"));
+}
+
+void doctor_wish_add_huge(struct doctor_wish *wish)
+{
+  wish->needs |= NEED_HUGE;
+  wish->huge_bytes = wish->pinned_bytes + HUGE_OF_DPDK;
 }
 
 int doctor_read_wish(struct doctor_wish *wish, const char *file, char const *const *plugin_paths,

@@ -27,7 +27,10 @@ struct doctor_wish {
   uint64_t huge_bytes;
   char devices[DOCTOR_NAMES][64]; /* RDMA devices, netdevs or addresses that streams name */
   size_t device_count;
-  char peers[DOCTOR_NAMES][64]; /* addresses of other hosts */
+  char ports[DOCTOR_NAMES][64]; /* PCI addresses for DPDK, whose driver says whether they need huge
+                                 * pages */
+  size_t port_count;
+  char peers[DOCTOR_NAMES][64]; /* addresses or names of other hosts */
   size_t peer_count;
   unsigned hop_limit; /* the smallest that a stream sets; 0: none does */
   char hop_limit_at[128];
@@ -38,5 +41,8 @@ struct doctor_wish {
  * what is wrong said. */
 int doctor_read_wish(struct doctor_wish *wish, const char *file, char const *const *plugin_paths,
                      size_t count);
+
+/* The streams' rings and DPDK's own memory are in huge pages. */
+void doctor_wish_add_huge(struct doctor_wish *wish);
 
 #endif

@@ -18,7 +18,7 @@ BROKEN = [
     ("dgx-h100", "osrelease: 5.15.0-1042-nvidia", "osrelease: 4.18.0", "kernel", "warning", "5.12 or later"),
     ("dgx-h100", "width=16 bar1=128G iommu=identity", "width=16 bar1=128G iommu=DMA-FQ", "iommu", "fails", "iommu=pt"),
     ("dgx-h100", "pci 0000:12:00.0 on=0000:11:00.0 vendor=0x1000 device=0xc030 numa=0 acs=off",
-     "pci 0000:12:00.0 on=0000:11:00.0 vendor=0x1000 device=0xc030 numa=0 acs=on", "acs", "fails", "setpci -s 0000:12:00.0 ECAP_ACS"),
+     "pci 0000:12:00.0 on=0000:11:00.0 vendor=0x1000 device=0xc030 numa=0 acs=on", "acs", "warning", "setpci -s 0000:12:00.0 ECAP_ACS"),
     ("igx", "Max locked memory         unlimited            unlimited", "Max locked memory         8388608              8388608 ",
      "memlock", "fails", "memlock unlimited"),
     ("igx", "scaling_governor: performance", "scaling_governor: schedutil", "cpu-governor", "warning", "cpupower"),
@@ -26,7 +26,7 @@ BROKEN = [
     ("pod", "memory.max: 34359738368", "memory.max: 33554432", "container", "fails", "limits.memory"),
     ("jetson-orin", f" driver=mlx5_core speed=16 width=8\n{RDMA_1} rate=100", "", "adapter-driver", "fails", "modprobe mlx5_core"),
     ("pod", "netdev=net1 gid", "netdev=net1 open=no gid", "adapter-nodes", "fails", "chmod 666"),
-    ("igx", "rate=100", "rate=100 firmware=0.0.0", "firmware", "warning", "mlxfwmanager"),
+    ("igx", "rate=100", "rate=100 firmware=0.0.0", "firmware", "warning", "mlxfwmanager --online -u -d 0"),
     ("dgx-h100", RDMA_8, f"{RDMA_8} state='1: DOWN' physical='3: Disabled'", "port-state", "warning", "ip link set rdma0 up"),
     ("igx", "rate=100", "rate=100 state='1: DOWN' physical='3: Disabled'", "port-state", "fails", "ip link set eth2 up"),
     ("cloud-vm", "layer=InfiniBand", "layer=InfiniBand state='2: INIT'", "port-state", "fails", "opensm"),
@@ -46,7 +46,7 @@ BROKEN = [
     ("igx", "bar1_bytes=64G", "bar1_bytes=256M", "bar1", "warning", "Above 4G Decoding"),
     ("cloud-vm", "persistence=on", "persistence=off", "persistence", "warning", "nvidia-persistenced"),
     ("cloud-vm", "ecc=on", "ecc=off", "ecc", "warning", "nvidia-smi -e 1 -i 0"),
-    ("cloud-vm", "errors=0", "errors=3", "ecc", "fails", "nvidia-smi -r -i 0"),
+    ("cloud-vm", "errors=0", "errors=3", "ecc", "fails", "nvidia-smi -r -i 0; replace it if"),
     ("cloud-vm", "UNIX Open Kernel Module", "UNIX x86_64 Kernel Module", "gpudirect", "fails", "modprobe nvidia-peermem"),
     ("jetson-orin", "sys/module/nvgpu/refcnt: 3\n", "", "igpu", "fails", "modprobe nvgpu"),
     ("laptop", '"name": "ethernet", "usable": true', '"name": "ethernet", "usable": false, "reason": "no DPDK", "remedy": "install it"',
@@ -168,6 +168,33 @@ class Doctor(Case):
         found, _ = self.find(self.machine("igx", ("HugePages_Free:    512", "HugePages_Free:    0")), "--for", file, status=1)
         self.assertEqual(set(found), {"huge-pages"})
         self.assertIn("vm.nr_hugepages=", found["huge-pages"]["remedy"])
+        # mlx5 itself needs none.
+        text = (ROOT / "config" / "ethernet-mlx5-gpu.yaml").read_text().replace("0000:03:00.0", "0005:03:00.0")
+        file = str(self.write("mlx5.yaml", text))
+        found, _ = self.find(self.machine("igx", ("HugePages_Free:    512", "HugePages_Free:    0")), "--for", file, status=0)
+        self.assertEqual(found, {})
+
+    def test_a_peer_given_by_a_name(self):
+        text = (ROOT / "config" / "verbs.yaml").read_text().replace('"127.0.0.1:18515"', '"far.example:18515"\n  insecure: true')
+        found, _ = self.find(self.machine("dgx-h100"), "--for", str(self.write("far.yaml", text)), status=3)
+        self.assertEqual(set(found), {"hop-limit"})
+        self.assertIn("write its address", found["hop-limit"]["why"])
+
+    def test_what_no_privilege_can_tell_changes_no_status(self):
+        folder = self.machine("igx", ("ecn=1", ""))
+        found, _ = self.find(folder, "--area", "adapter", status=0)
+        self.assertEqual({check: one["verdict"] for check, one in found.items()}, {"ecn": "cannot tell"})
+
+    def test_control_groups(self):
+        """The smallest limit of a group and those above it; version 1 is not read."""
+        folder = self.machine("dgx-h100")
+        for path, most in (("a/b", "max"), ("a", "33554432")):
+            (folder / "sys/fs/cgroup" / path).mkdir(parents=True, exist_ok=True)
+            (folder / "sys/fs/cgroup" / path / "memory.max").write_text(most)
+        (folder / "proc/self/cgroup").write_text("0::/a/b\n")
+        self.assertEqual(self.find(folder, status=1)[0]["container"]["verdict"], "fails")
+        (folder / "proc/self/cgroup").write_text("9:memory:/a\n0::/a/b\n")
+        self.assertEqual(self.find(folder, status=0)[0]["container"]["verdict"], "cannot tell")
 
     def test_a_hop_limit_of_1_in_the_file(self):
         text = (ROOT / "config" / "verbs.yaml").read_text().replace('"127.0.0.1:18515"', '"198.51.100.7:18515"\n  insecure: true')
