@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `penstock init`: a configuration for this machine, by what is asked on the terminal or told. */
+#include <arpa/inet.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -10,6 +11,7 @@
 #include "commands.h"
 #include "log.h"
 #include "plan.h"
+#include "util/printable.h"
 #include "util/units.h"
 
 const char *const init_kind_names[INIT_KINDS] = {"camera", "instrument", "receive", "send",
@@ -22,6 +24,8 @@ const char *const init_transport_names[INIT_TRANSPORTS] = {"udp", "ethernet", "v
                                                            "loopback"};
 
 #define ANSWER_BYTES 512
+#define MTU_LEAST 576 /* what each host of IPv4 takes (RFC 791) */
+#define NAME_MOST 64
 
 struct init {
   const struct arguments *arguments;
@@ -40,6 +44,7 @@ static int init_fail(int status, const char *format, ...)
   va_start(args, format);
   vsnprintf(text, sizeof(text), format, args);
   va_end(args);
+  pst_make_printable(text, strlen(text), '?');
   app_log(PST_LOG_ERROR, "init: %s", text);
   return status;
 }
@@ -57,6 +62,7 @@ static void init_list_adapters(const struct topo_machine *machine, char *text, s
                              adapter->address_count > 0 ? adapter->addresses[0].text : "",
                              adapter->address_count > 0 ? ")" : "");
   }
+  pst_make_printable(text, strlen(text), '?');
 }
 
 static void init_list_gpus(const struct topo_machine *machine, char *text, size_t size)
@@ -67,6 +73,7 @@ static void init_list_gpus(const struct topo_machine *machine, char *text, size_
   for (size_t i = 0; i < machine->gpu_count && used < size; i++)
     used += (size_t)snprintf(text + used, size - used, "%s%s (%s)", i > 0 ? ", " : "",
                              machine->gpus[i].name, machine->gpus[i].model);
+  pst_make_printable(text, strlen(text), '?');
 }
 
 /* Puts an option's value or the user's answer into `answer`; an empty answer is `otherwise`. NULL
@@ -76,13 +83,19 @@ static int init_answer(const struct init *init, enum topo_word word, const char 
 {
   const char *told = init->arguments->topo[word];
 
+  if (told && strlen(told) >= ANSWER_BYTES)
+    return init_fail(PST_EXIT_USAGE, "--%s is longer than %d bytes", option, ANSWER_BYTES - 1);
   if (told)
     return snprintf(answer, ANSWER_BYTES, "%s", told), PST_EXIT_OK;
   if (init->asks) {
-    fprintf(stderr, "%s%s%s%s: ", question, otherwise ? " [" : "", otherwise ? otherwise : "",
-            otherwise ? "]" : "");
+    char shown[ANSWER_BYTES];
+    snprintf(shown, sizeof(shown), "%s", otherwise ? otherwise : "");
+    pst_make_printable(shown, strlen(shown), '?');
+    fprintf(stderr, "%s%s%s%s: ", question, otherwise ? " [" : "", shown, otherwise ? "]" : "");
     if (!fgets(answer, ANSWER_BYTES, stdin))
       return init_fail(PST_EXIT_USAGE, "no answer");
+    if (!strchr(answer, '\n') && strlen(answer) == ANSWER_BYTES - 1)
+      return init_fail(PST_EXIT_USAGE, "the answer is longer than %d bytes", ANSWER_BYTES - 2);
     answer[strcspn(answer, "\n")] = '\0';
     if (answer[0])
       return PST_EXIT_OK;
@@ -195,6 +208,51 @@ static int init_choose_adapter(struct init *init, const char *option, const char
   return PST_EXIT_OK;
 }
 
+/* Can the port carry what is chosen? An exit status. */
+static int init_check_port(const struct init_plan *plan)
+{
+  const struct topo_adapter *adapter = plan->adapter;
+
+  if (plan->transport == INIT_VERBS && !adapter->rdma[0])
+    return init_fail(PST_EXIT_UNAVAILABLE,
+                     "--transport verbs_rc: no RDMA device is on %s; as root, `rdma link add "
+                     "rxe0 type rxe netdev %s` makes a soft one",
+                     adapter->name, adapter->netdev);
+  if (plan->transport == INIT_ETHERNET && adapter->is_infiniband)
+    return init_fail(PST_EXIT_UNAVAILABLE,
+                     "--transport ethernet: %s is InfiniBand, which carries no Ethernet frames; "
+                     "take udp",
+                     adapter->name);
+  if ((plan->transport == INIT_UDP || plan->transport == INIT_ETHERNET) && adapter->mtu > 0 &&
+      adapter->mtu < MTU_LEAST)
+    return init_fail(PST_EXIT_UNAVAILABLE,
+                     "the MTU of %s is %u, below %d: `ip link set %s mtu 1500` sets a usual one",
+                     adapter->name, adapter->mtu, MTU_LEAST, adapter->netdev);
+  return PST_EXIT_OK;
+}
+
+/* An address, with or without brackets, or a name of a host. An exit status. */
+static int init_choose_peer(struct init *init)
+{
+  static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.-";
+  char *peer = init->peer;
+  const size_t length = strlen(peer);
+  unsigned char raw[16];
+
+  if (length > 2 && peer[0] == '[' && peer[length - 1] == ']') {
+    peer[length - 1] = '\0';
+    memmove(peer, peer + 1, length - 1);
+  }
+  init->plan.peer = peer;
+  if (inet_pton(AF_INET6, peer, raw) == 1 || inet_pton(AF_INET, peer, raw) == 1 ||
+      (peer[0] != '\0' && strlen(peer) <= NAME_MOST && strspn(peer, letters) == strlen(peer)))
+    return PST_EXIT_OK;
+  return init_fail(PST_EXIT_USAGE,
+                   "--peer '%.80s' is no address and no name of a host; write 192.0.2.7, "
+                   "2001:db8::7 or host.example, without a port",
+                   peer);
+}
+
 /* By --transport, else by the kind and the adapter. An exit status. */
 static int init_choose_transport(struct init *init)
 {
@@ -206,18 +264,13 @@ static int init_choose_transport(struct init *init)
                     : !is_foreign && plan->adapter->rdma[0] != '\0' ? INIT_VERBS
                                                                     : INIT_UDP;
   if (!told)
-    return PST_EXIT_OK;
+    return plan->adapter ? init_check_port(plan) : PST_EXIT_OK;
   for (int i = 0; i < INIT_TRANSPORTS; i++)
     if (strcmp(told, init_transport_names[i]) == 0 &&
         (i == INIT_MEMORY) == (plan->kind == INIT_LOOPBACK) &&
         (!is_foreign || i == INIT_UDP || i == INIT_ETHERNET)) {
       plan->transport = (enum init_transport)i;
-      if (i == INIT_VERBS && !plan->adapter->rdma[0])
-        return init_fail(PST_EXIT_UNAVAILABLE,
-                         "--transport verbs_rc: no RDMA device is on %s; as root, `rdma link add "
-                         "rxe0 type rxe netdev %s` makes a soft one",
-                         plan->adapter->name, plan->adapter->netdev);
-      return PST_EXIT_OK;
+      return plan->adapter ? init_check_port(plan) : PST_EXIT_OK;
     }
   return init_fail(PST_EXIT_USAGE, "--transport '%.40s' does not go with --as %s: %s", told,
                    init->kind,
@@ -270,9 +323,10 @@ static int init_choose(struct init *init)
   if (status == PST_EXIT_OK && sends)
     status = init_answer(init, INIT_PEER, "peer", "Address of the receiver",
                          plan->adapter->is_loopback ? init->address : NULL, init->peer);
+  if (status == PST_EXIT_OK && sends)
+    status = init_choose_peer(init);
   if (status == PST_EXIT_OK)
     status = init_choose_transport(init);
-  plan->peer = init->peer;
   return status == PST_EXIT_OK ? init_choose_rate(init) : status;
 }
 

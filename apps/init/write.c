@@ -2,6 +2,7 @@
 /* The YAML of a plan. Each value has a comment that says why it is what it is. */
 #include <inttypes.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <penstock/penstock.h>
@@ -10,6 +11,7 @@
 #include "size.h"
 #include "topo/cores.h"
 #include "topo/distance.h"
+#include "util/printable.h"
 
 #define COLUMN 40
 #define WIDTH 100
@@ -29,6 +31,7 @@ static void write_line(FILE *to, const char *value, const char *format, ...)
   va_start(args, format);
   vsnprintf(text, sizeof(text), format, args);
   va_end(args);
+  pst_make_printable(text, strlen(text), '?');
   column = fprintf(to, "%s", value);
   if (column < COLUMN - 1)
     fprintf(to, "%*s", COLUMN - 1 - column, "");
@@ -47,15 +50,23 @@ static void write_line(FILE *to, const char *value, const char *format, ...)
   fputc('\n', to);
 }
 
-/* A YAML string in double quotes. */
+/* A YAML string in double quotes; control characters, and bytes that are not UTF-8, are escaped. */
 static void write_quoted(char *to, size_t size, const char *indent_and_key, const char *text)
 {
   size_t used = (size_t)snprintf(to, size, "%s: \"", indent_and_key);
 
-  for (; *text && used + 6 < size; text++) {
-    if (*text == '"' || *text == '\\')
-      to[used++] = '\\';
-    to[used++] = *text;
+  while (*text && used + 8 < size) {
+    uint32_t code = (unsigned char)*text;
+    const size_t bytes = pst_utf8_decode(text, strlen(text), &code);
+    if (bytes == 0 || pst_is_control(code)) {
+      used += (size_t)snprintf(to + used, size - used, code > 0xff ? "\\u%04X" : "\\x%02X", code);
+    } else {
+      if (code == '"' || code == '\\')
+        to[used++] = '\\';
+      memcpy(to + used, text, bytes);
+      used += bytes;
+    }
+    text += bytes > 0 ? bytes : 1;
   }
   snprintf(to + used, size - used, "\"");
 }
@@ -238,23 +249,26 @@ static void write_control(const struct init_plan *plan, FILE *to)
 static void write_transport_options(const struct init_plan *plan, FILE *to)
 {
   const struct topo_adapter *adapter = plan->adapter;
-  char value[160];
+  char value[512], device[96];
 
   if (plan->transport == INIT_ETHERNET) {
     write_line(to, "    driver: af_packet",
                "works on any interface, with CAP_NET_RAW; for a card by DPDK: `driver: pci`");
-    snprintf(value, sizeof(value), "    netdev: %s", adapter->netdev);
+    write_quoted(value, sizeof(value), "    netdev", adapter->netdev);
     write_line(to, value, "from --%s", plan->kind == INIT_SEND ? "to" : "from");
     snprintf(value, sizeof(value), "    mtu: %u", write_mtu(plan));
     write_line(to, value, "the port's, so that a frame fits a slot");
   } else {
-    snprintf(value, sizeof(value), "    device: %s",
-             plan->transport == INIT_VERBS ? adapter->rdma[0] ? adapter->rdma : adapter->name
-             : plan->kind == INIT_CAMERA || plan->kind == INIT_INSTRUMENT ? adapter->netdev
-                                                                          : plan->address);
-    if (plan->transport == INIT_UCX)
-      snprintf(value, sizeof(value), "    net_devices: \"%s%s\"",
-               adapter->rdma[0] ? adapter->rdma : adapter->netdev, adapter->rdma[0] ? ":1" : "");
+    if (plan->transport == INIT_UCX) {
+      snprintf(device, sizeof(device), "%s%s", adapter->rdma[0] ? adapter->rdma : adapter->netdev,
+               adapter->rdma[0] ? ":1" : "");
+      write_quoted(value, sizeof(value), "    net_devices", device);
+    } else {
+      write_quoted(value, sizeof(value), "    device",
+                   plan->transport == INIT_VERBS ? adapter->rdma[0] ? adapter->rdma : adapter->name
+                   : plan->kind == INIT_CAMERA || plan->kind == INIT_INSTRUMENT ? adapter->netdev
+                                                                                : plan->address);
+    }
     write_line(to, value, "%s%s%s", adapter->name, adapter->model[0] ? ", " : "", adapter->model);
   }
   if (!write_is_datagram(plan))
@@ -421,12 +435,17 @@ static const char *write_run_by(const struct init_plan *plan)
 
 void init_write(const struct init_plan *plan, FILE *to)
 {
+  char *line = strdup(plan->line);
+
+  if (line)
+    pst_make_printable(line, strlen(line), '?');
   fprintf(
       to,
       "# %s.\n# Written by: %s\n#\n#   penstock %s FILE%s\n#\n"
       "# `penstock check FILE` prints each value in effect; `penstock help KEY` explains a key.\n\n",
-      init_kind_meanings[plan->kind], plan->line, write_run_by(plan),
+      init_kind_meanings[plan->kind], line ? line : "penstock init", write_run_by(plan),
       plan->kind == INIT_LOOPBACK || plan->kind == INIT_SEND ? " --duration 3" : "");
+  free(line);
   write_line(to, "penstock: 1", "version of this file's format");
   fprintf(to, "\n");
   write_control(plan, to);

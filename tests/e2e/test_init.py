@@ -57,11 +57,11 @@ class Init(Case):
     def test_values_fit_the_machine(self):
         text = self.written("--root", self.dgx(), "--as", "receive", "--from", "eth0", "--to", "gpu0").read_text()
         for line in (r'  address: "192\.0\.2\.1:18515" ', r"  insecure: true ", r"  cpus: \[2\] .*NUMA node, isolated",
-                     r"  plugin: verbs_rc ", r"    device: mlx5_0 ", r'          device: "0000:13:00\.0" .*gpu0',
+                     r"  plugin: verbs_rc ", r'    device: "mlx5_0" ', r'          device: "0000:13:00\.0" .*gpu0',
                      r"    message: 64 KiB ", r"      max_loss: 0 "):  # fmt: skip
             self.assertRegex(text, f"(?m)^{line}")
         text = self.written("--root", self.dgx(), "--as", "camera", "--from", "eth0", "--to", "host").read_text()
-        for line in (r"    message: 8960 B ", r"          numa_node: 0 ", r"    device: eth0 ", r"    ring: 4096 .*"):
+        for line in (r"    message: 8960 B ", r"          numa_node: 0 ", r'    device: "eth0" ', r"    ring: 4096 .*"):
             self.assertRegex(text, f"(?m)^{line}")
         text = self.written("--root", self.dgx(), "--as", "send", "--to", "eth1", "--peer", "2001:db8::2",
                             "--transport", "udp", command="send").read_text()  # fmt: skip
@@ -93,6 +93,29 @@ class Init(Case):
                             (("--as", "camera", "--from", "eth0", "--rate", "fast"), "10Gbps")):  # fmt: skip
             self.assertIn(said, self.run_program("init", "--root", self.dgx(), *words, expect=2).stderr)
 
+    def test_peers(self):
+        """An address or a name, which cannot add keys to the file."""
+        send = ("--root", self.dgx(), "--as", "send", "--to", "eth0", "--transport", "udp", "--peer")
+        for peer, address in (("[2001:db8::7]", "[2001:db8::7]"), ("192.0.2.7", "192.0.2.7"), ("far.example", "far.example")):
+            self.assertIn(f'"{address}:18515"', self.written(*send, peer, command="send").read_text())
+        for peer in ('a"', "a:1", "a b", "[]", "a\nb", "x" * 65, "x" * 600, "[[::1]]"):
+            with self.subTest(peer):
+                self.run_program("init", *send, peer, expect=2)
+
+    def test_ports_that_carry_no_datagrams(self):
+        root = record(self.folder / "small", {"penstock/network.json": json.dumps(NETWORK), "sys/class/net/eth0/mtu": "40",
+                                              "sys/class/net/eth1/type": "32"})  # fmt: skip
+        for words, said in ((("--from", "eth0", "--transport", "udp"), "MTU of eth0 is 40"),
+                            (("--from", "eth1", "--transport", "ethernet"), "InfiniBand")):  # fmt: skip
+            self.assertIn(said, self.run_program("init", "--root", root, "--as", "receive", *words, expect=3).stderr)
+
+    def test_names_with_control_characters(self):
+        network = {"links": [{"name": "e\x1b#x", "index": 9, "mtu": 1500, "up": True, "carrier": True, "addresses": ["192.0.2.9/24"]}]}
+        root = record(self.folder / "odd", {"penstock/network.json": json.dumps(network)})
+        text = self.run_program("init", "--root", root, "--as", "camera", "--from", "192.0.2.9").stdout
+        self.assertIn('device: "e\\x1B#x"', text)
+        self.assertNotIn("\x1b", text)
+
     def test_a_file_is_never_replaced(self):
         path = self.write("mine.yaml", "mine")
         child = self.run_program("init", "--as", "loopback", "-o", path, expect=2)
@@ -109,7 +132,7 @@ class Init(Case):
         os.close(near)
         for question in ("What is streamed [loopback]", "Adapter to receive on", "Memory or file to receive into [host]"):
             self.assertIn(question, said)
-        self.assertIn("device: lo ", path.read_text())
+        self.assertIn('device: "lo" ', path.read_text())
 
     def test_loopback_runs(self):
         path = self.written("--as", "loopback", command="run")
