@@ -7,6 +7,7 @@
 #include "host/network.h"
 #include "host/pci.h"
 #include "host/rdma.h"
+#include "topo/distance.h"
 #include "verdict.h"
 #include "wish.h"
 
@@ -61,7 +62,7 @@ bool doctor_has_rdma(const struct doctor *doctor, const char *name);
 bool doctor_is_soft(const struct host_rdma *rdma);
 /* The nearest adapter of a GPU; NULL: none is on a PCI bus. */
 const struct host_rdma *doctor_nearest(const struct doctor *doctor, const struct host_pci *gpu,
-                                       enum host_distance *distance);
+                                       enum topo_distance *distance);
 /* Does --for name DPDK, UCX and so on? Without --for: false. */
 bool doctor_is_asked(const struct doctor *doctor, uint32_t need);
 

@@ -79,16 +79,32 @@ bool doctor_has_rdma(const struct doctor *doctor, const char *name)
   return false;
 }
 
+/* Where sysfs has the device: "pci0000:10/0000:10:01.0/0000:11:00.0". False: on no PCI bus. */
+static bool findings_place(const struct host_pci *pci, struct topo_place *place)
+{
+  *place = (struct topo_place){.node = pci->numa_node};
+  if (strncmp(pci->path, "pci", 3) != 0)
+    return false;
+  const char *part = pci->path + 3;
+  for (size_t bytes; place->depth < TOPO_DEPTH && part[bytes = strcspn(part, "/")] == '/';
+       part += bytes + 1)
+    snprintf(place->bridges[place->depth++], TOPO_PCI_BYTES, "%.*s", (int)bytes, part);
+  return true;
+}
+
 const struct host_rdma *doctor_nearest(const struct doctor *doctor, const struct host_pci *gpu,
-                                       enum host_distance *distance)
+                                       enum topo_distance *distance)
 {
   const struct host_rdma *nearest = NULL;
+  struct topo_place place, own;
 
+  if (!findings_place(gpu, &own))
+    return NULL;
   for (size_t i = 0; i < doctor->rdmas.count; i++) {
     const struct host_pci *pci = host_pci_find(&doctor->pcis, doctor->rdmas.all[i].pci);
-    const enum host_distance here = pci ? host_pci_distance(pci, gpu) : HOST_DISTANCE_UNKNOWN;
-    if (!pci || here == HOST_DISTANCE_UNKNOWN || !doctor_wants_rdma(doctor, &doctor->rdmas.all[i]))
+    if (!pci || !findings_place(pci, &place) || !doctor_wants_rdma(doctor, &doctor->rdmas.all[i]))
       continue;
+    const enum topo_distance here = topo_distance(&place, &own);
     if (!nearest || here < *distance) {
       nearest = &doctor->rdmas.all[i];
       *distance = here;

@@ -183,20 +183,20 @@ static void gpu_check_pair(struct doctor *doctor)
     const struct host_gpu *gpu = &doctor->gpus.all[i];
     const struct host_pci *pci = host_pci_find(&doctor->pcis, gpu->pci);
     struct doctor_finding finding = {.where = "sys/bus/pci/devices"};
-    enum host_distance distance = HOST_DISTANCE_UNKNOWN;
+    enum topo_distance distance = TOPO_SYS;
     const struct host_rdma *nearest = pci ? doctor_nearest(doctor, pci, &distance) : NULL;
     char subject[32];
     if (!nearest)
       continue;
     gpu_subject(gpu, subject);
     finding.subject = subject;
-    if (distance >= HOST_NODE) {
+    if (distance >= TOPO_NODE) {
       finding.verdict = DOCTOR_WARNING;
       finding.remedy = "move the adapter into a slot below the GPU's PCIe switch or root port; "
                        "`penstock topo` shows the distances";
     }
     doctor_add(doctor, &finding, "the nearest adapter is %s: %s", nearest->name,
-               host_distance_name(distance));
+               topo_distance_words[distance]);
   }
 }
 

@@ -63,17 +63,4 @@ void host_pci_read_control(struct host *host, const struct host_pci *pci,
 /* "Mellanox Technologies MT2910 Family [ConnectX-7]"; without pci.ids "15b3:1021". */
 void host_pci_name(struct host *host, const struct host_pci *pci, char *name, size_t size);
 
-/* What lies between two devices, in the words of `nvidia-smi topo -m`. */
-enum host_distance {
-  HOST_DISTANCE_UNKNOWN,
-  HOST_PIX,  /* one PCIe switch at most */
-  HOST_PXB,  /* several PCIe switches */
-  HOST_PHB,  /* a PCIe root complex */
-  HOST_NODE, /* several root complexes of one NUMA node */
-  HOST_SYS,  /* different NUMA nodes */
-};
-enum host_distance host_pci_distance(const struct host_pci *a, const struct host_pci *b);
-/* "PIX" */
-const char *host_distance_name(enum host_distance distance);
-
 #endif

@@ -174,6 +174,23 @@ class Doctor(Case):
         found, _ = self.find(self.machine("igx", ("HugePages_Free:    512", "HugePages_Free:    0")), "--for", file, status=0)
         self.assertEqual(found, {})
 
+    def test_a_root_port_redirects_nothing(self):
+        port, below = ("pci 0000:10:01.0 on=pci0000:10 numa=0 acs=off", "pci 0000:12:01.0 on=0000:11:00.0 vendor=0x1000 device=0xc030 numa=0 acs=off")
+        found, _ = self.find(self.machine("dgx-h100", (port, port.replace("off", "on"))), status=0)
+        self.assertEqual(found, {})
+        # The bridge above an adapter alone.
+        found, _ = self.find(self.machine("dgx-h100", (below, below.replace("off", "on"))), status=0)
+        self.assertEqual((set(found), found["acs"]["subject"]), ({"acs"}, "0000:12:01.0"))
+
+    def test_what_vfio_has_needs_no_driver(self):
+        folder = self.machine("jetson-orin", (f" driver=mlx5_core speed=16 width=8\n{RDMA_1} rate=100", " driver=vfio-pci"))
+        self.assertNotIn("adapter-driver", self.find(folder)[0])
+
+    def test_a_route_s_remedy_keeps_the_route(self):
+        route = "gateway=192.0.2.1 link=eno1"
+        folder = self.machine("dgx-h100", (route, f"{route} hop_limit=1 metric=100 source=192.0.2.9"))
+        self.assertRegex(self.find(folder)[0]["hop-limit"]["remedy"], "dev eno1 src 192.0.2.9 metric 100$")
+
     def test_a_peer_given_by_a_name(self):
         text = (ROOT / "config" / "verbs.yaml").read_text().replace('"127.0.0.1:18515"', '"far.example:18515"\n  insecure: true')
         found, _ = self.find(self.machine("dgx-h100"), "--for", str(self.write("far.yaml", text)), status=3)
@@ -224,6 +241,7 @@ class Doctor(Case):
         for line in os.popen("cat /sys/class/net/*/address").read().split():
             if line != "00:00:00:00:00:00":
                 self.assertNotIn(line, text)
+        self.assertNotRegex(text, r'name="[^"]*(?:Serial|AssetTag|UUID)[^"]*" value="[^"]')
         self.assertIn("exists", self.run_program("doctor", "--record", str(recorded), expect=1).stderr)
 
     def test_hostile_recordings(self):
