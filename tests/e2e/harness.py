@@ -18,6 +18,9 @@ FAKES = BUILD / "tests" / "fakes"
 CONTRACT_PATH = f"{BUILD / 'tests' / 'contract'}:{os.environ.get('PATH', '')}"  # penstock-contract is beside penstock
 HAS_PCAP = os.environ.get("PENSTOCK_PCAP", "1") == "1"
 
+if SANITIZED:  # hwloc's plugin unloads libpciaccess, which keeps the names of devices
+    os.environ["HWLOC_COMPONENTS"] = "-pci"
+
 
 def unix_sockets():
     """Inode and name of each Unix socket there is."""
