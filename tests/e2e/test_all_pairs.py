@@ -7,7 +7,7 @@ import subprocess
 import unittest
 import xml.etree.ElementTree
 
-from harness import BUILD, HANGS, PROGRAM, SANITIZED, Case, main, wait_until
+from harness import BUILD, HANGS, LEAKS_OF_OTHERS, PROGRAM, SANITIZED, Case, main, wait_until
 from netns import need
 
 BRIEF = ("--duration", "200ms" if SANITIZED else "50ms")
@@ -54,7 +54,8 @@ class AllPairs(Case):
             env={**os.environ, "PMIX_RANK": "0", "PMIX_NAMESPACE": "none"}).stderr:  # fmt: skip
             raise unittest.SkipTest("the program is built without PMIx")
         child = self.start(*MPIRUN[1:], "-np", count, *wrapper, PROGRAM, "bench", "--all-pairs", *arguments,
-                           "--json", self.folder / "out.json", program=MPIRUN[0], prefix=prefix)  # fmt: skip
+                           "--json", self.folder / "out.json", program=MPIRUN[0], prefix=prefix,
+                           environment=LEAKS_OF_OTHERS)  # fmt: skip
         self.assertEqual(child.wait(seconds), 0, child)
         return child
 

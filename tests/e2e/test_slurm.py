@@ -7,7 +7,7 @@ import subprocess
 import sys
 import unittest
 
-from harness import PROGRAM, Case, main
+from harness import LEAKS_OF_OTHERS, PROGRAM, Case, main
 
 CLUSTER = pathlib.Path(__file__).resolve().parent / "slurm-cluster"
 RANK = 'a=127.0.1.$((SLURM_PROCID+1)); exec "$@" --endpoint address=$a,transport.device=$a'
@@ -26,7 +26,7 @@ class Slurm(Case):
             status = subprocess.run(
                 ["timeout", "90", CLUSTER, home, "timeout", "60", "srun", "-N4", "-n4", *arguments],
                 stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=self.folder,
-                env={**os.environ, "TMPDIR": str(self.temporary)}).returncode  # fmt: skip
+                env={**os.environ, "TMPDIR": str(self.temporary), **LEAKS_OF_OTHERS}).returncode  # fmt: skip
         if status == 77:
             raise unittest.SkipTest(log.read_text().strip())
         self.assertEqual(status, 0, log.read_text())
