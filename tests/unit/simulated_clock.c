@@ -32,7 +32,7 @@ static struct {
   uint32_t count, expected;
 } threads = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
-void (*simulated_clock_before_reading)(void);
+_Thread_local void (*simulated_clock_before_reading)(void);
 static atomic_bool is_simulated, is_alone, is_lent;
 static _Atomic uint64_t now_ns, turns, skipped_ns;
 static uint64_t begun_ns;

@@ -16,9 +16,9 @@
 int simulated_clock_begin(void **state);
 int simulated_clock_end(void **state);
 bool simulated_clock_runs(void);
-/* Unless NULL, called by each thread that is about to read the clock: a test does there what
- * happens while the thread has no CPU. */
-extern void (*simulated_clock_before_reading)(void);
+/* Of the calling thread: unless NULL, called before it reads the clock. A test does there what
+ * happens while that thread has no CPU. */
+extern _Thread_local void (*simulated_clock_before_reading)(void);
 /* The real clock runs on from so much later. */
 void simulated_clock_skip(uint64_t ns);
 
