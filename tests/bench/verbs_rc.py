@@ -13,7 +13,7 @@ from callgrind import counted, perftest_instructions
 
 SIZE, SLOTS = 1462, 512
 COUNTS = (1024, 5120)  # their difference leaves out what is not of messages
-# Some more than the 69.7 and 105.4 that one compiler needs: another one may.
+# Some more than the 69.7 and 105.0 that one compiler needs: another one may.
 MOST = {"send_some": 73, "receive_some": 110}
 PERFTEST = {"send_some": "client", "receive_some": "server"}
 QPS_MOST = 1.2

@@ -128,12 +128,11 @@ vb_arrival_is_like(const struct ibv_wc *wc, const struct ibv_wc *like, const enu
  * that were. One more may have been a run of which the last messages were too many: it is of these
  * alone then. */
 static inline __attribute__((always_inline)) uint32_t
-vb_arrival_tell_stretch(struct pst_endpoint *endpoint, const struct ibv_wc *like, struct ibv_wc *wc,
-                        const struct ibv_wc *wc_end, uint32_t n, struct vb_out *out,
-                        const enum how how)
+vb_arrival_tell_stretch(struct pst_endpoint *endpoint, struct vb_own_slots *own,
+                        const struct ibv_wc *like, struct ibv_wc *wc, const struct ibv_wc *wc_end,
+                        uint32_t n, struct vb_out *out, const enum how how)
 {
   struct vb_rx *rx = endpoint->rx;
-  struct vb_own_slots *own = rx->own;
   const struct telling telling = vb_arrival_telling_of(endpoint);
   const struct vb_stretch slots = *vb_line_first(&own->line);
   const uint32_t initial = (uint32_t)rx->initial;
@@ -188,7 +187,8 @@ vb_arrival_tell_alike(struct pst_endpoint *endpoint, struct ibv_wc *wc, uint32_t
                       struct vb_out *out, const enum how how)
 {
   const struct vb_rx *rx = endpoint->rx;
-  const struct vb_line *line = &rx->own->line;
+  struct vb_own_slots *own = rx->own;
+  const struct vb_line *line = &own->line;
   const struct ibv_wc like = {.wr_id = wc->wr_id,
                               .status = IBV_WC_SUCCESS,
                               .opcode = rx->sends ? IBV_WC_RECV : IBV_WC_RECV_RDMA_WITH_IMM,
@@ -199,7 +199,8 @@ vb_arrival_tell_alike(struct pst_endpoint *endpoint, struct ibv_wc *wc, uint32_t
 
   while (is_full && wc != wc_end && out->at != end && line->count) {
     const uint32_t tail = line->tail;
-    wc += vb_arrival_tell_stretch(endpoint, &like, wc, wc_end, (uint32_t)(end - out->at), out, how);
+    wc += vb_arrival_tell_stretch(endpoint, own, &like, wc, wc_end, (uint32_t)(end - out->at), out,
+                                  how);
     is_full = line->tail != tail;
   }
   return (uint32_t)(wc - first);

@@ -173,10 +173,11 @@ static inline bool vb_credit_is_due(const struct pst_endpoint *endpoint)
 {
   const struct vb_rx *rx = endpoint->rx;
   const uint32_t waits = rx->back.count + rx->ungranted;
-  const uint32_t granted =
-      rx->sends && endpoint->shared ? rx->granted : rx->own->line.count - rx->ungranted;
 
-  return waits && (waits >= rx->share / 4 || granted < rx->share / 2);
+  if (waits == 0 || waits >= rx->share / 4)
+    return waits != 0;
+  return (rx->sends && endpoint->shared ? rx->granted : rx->own->line.count - rx->ungranted) <
+         rx->share / 2;
 }
 
 static inline struct pst_endpoint *vb_endpoint_of(struct vb_send_queue *sq)
