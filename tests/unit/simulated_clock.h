@@ -16,8 +16,8 @@
 int simulated_clock_begin(void **state);
 int simulated_clock_end(void **state);
 bool simulated_clock_runs(void);
-/* Of the calling thread: unless NULL, called before it reads the clock. A test does there what
- * happens while that thread has no CPU. */
+/* Each thread has its own. Unless NULL, it is called before that thread reads the clock: a test
+ * does there what happens while the thread has no CPU. */
 extern _Thread_local void (*simulated_clock_before_reading)(void);
 /* The real clock runs on from so much later. */
 void simulated_clock_skip(uint64_t ns);
