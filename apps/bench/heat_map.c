@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "matrix.h"
+#include "plain_text.h"
 
 #define CELL 56         /* units a side */
 #define CELL_SMALL 14   /* of many ends: no number has room in it */
@@ -59,21 +60,6 @@ static double bench_heat_slowness(const struct drawing *drawing, double value)
   const double share = range > 0 ? (value - drawing->least) / range : 0;
 
   return drawing->matrix->c.measure == MEASURE_BANDWIDTH ? 1 - share : share;
-}
-
-/* Text that XML takes. */
-static void bench_heat_write(FILE *to, const char *text)
-{
-  for (; *text != '\0'; text++) {
-    const char *entity = *text == '&'   ? "&amp;"
-                         : *text == '<' ? "&lt;"
-                         : *text == '>' ? "&gt;"
-                                        : NULL;
-    if (entity)
-      fputs(entity, to);
-    else
-      fputc((unsigned char)*text < ' ' ? ' ' : *text, to);
-  }
 }
 
 /* Three digits that count. */
@@ -161,7 +147,7 @@ static void bench_heat_draw_names(const struct drawing *drawing)
     bench_matrix_end_name(matrix, end, name);
     fprintf(drawing->to, "<text x='%g' y='%g' text-anchor='end'>", drawing->left - 8,
             TOP + middle + 5);
-    bench_heat_write(drawing->to, matrix->ends[end].host);
+    app_xml_put(drawing->to, matrix->ends[end].host, strlen(matrix->ends[end].host));
     fprintf(drawing->to, "  <tspan font-weight='bold'>%s</tspan></text>\n", name);
     fprintf(drawing->to, "<text x='%g' y='%d' text-anchor='middle' font-weight='bold'>%s</text>\n",
             drawing->left + middle, TOP - 8, name);
@@ -244,7 +230,7 @@ void bench_matrix_draw(FILE *to, const struct matrix *matrix)
           "</defs>\n<rect width='%g' height='%g' fill='#fff'/>\n"
           "<text x='24' y='32' font-size='17' font-weight='bold'>",
           width, height, width, height, width, height);
-  bench_heat_write(to, bench_matrix_title(matrix, title));
+  app_xml_put(to, bench_matrix_title(matrix, title), strlen(bench_matrix_title(matrix, title)));
   fprintf(to, "</text>\n<text x='24' y='54' fill='#555'>%u ranks, in %s", matrix->ranks,
           bench_matrix_unit(matrix));
   if (matrix->spread.count > 0)

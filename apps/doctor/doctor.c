@@ -2,7 +2,6 @@
 /* `penstock doctor`: which step of bringing up this machine is missing? */
 #include <errno.h>
 #include <json-c/json.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,9 +12,9 @@
 #include "host/topology.h"
 #include "json_put.h"
 #include "log.h"
+#include "plain_text.h"
 #include "result.h"
 #include "result_file.h"
-#include "util/printable.h"
 
 #define INDENT "                   "
 
@@ -132,33 +131,17 @@ static void doctor_run_checks(struct doctor *doctor, const char *area)
 /* ---- What is written --------------------------------------------------------------------------
  */
 
-/* What a driver or a recording has written cannot steer a terminal. */
-__attribute__((format(printf, 2, 3))) static void doctor_put(FILE *to, const char *format, ...)
-{
-  va_list args;
-  char *line;
-
-  va_start(args, format);
-  const int length = vasprintf(&line, format, args);
-  va_end(args);
-  if (length < 0)
-    return;
-  pst_make_printable(line, (size_t)length, '?');
-  fprintf(to, "%s\n", line);
-  free(line);
-}
-
 static void doctor_print_finding(FILE *to, const struct doctor_finding *finding, bool in_full)
 {
-  doctor_put(to, "  %-11s  %-16s %s%s%s%s%s", doctor_verdict_name(finding->verdict), finding->check,
-             finding->subject ? finding->subject : "", finding->subject ? ": " : "",
-             finding->read ? finding->read : "?", finding->why ? ": " : "",
-             finding->why ? finding->why : "");
+  app_print_line(to, "  %-11s  %-16s %s%s%s%s%s", doctor_verdict_name(finding->verdict),
+                 finding->check, finding->subject ? finding->subject : "",
+                 finding->subject ? ": " : "", finding->read ? finding->read : "?",
+                 finding->why ? ": " : "", finding->why ? finding->why : "");
   if (in_full && finding->where)
-    doctor_put(to, INDENT "           read: %s", finding->where);
+    app_print_line(to, INDENT "           read: %s", finding->where);
   if (finding->remedy)
-    doctor_put(to, INDENT "           remedy: %s%s", finding->remedy,
-               finding->is_lost ? " (lost at reboot)" : "");
+    app_print_line(to, INDENT "           remedy: %s%s", finding->remedy,
+                   finding->is_lost ? " (lost at reboot)" : "");
 }
 
 /* By area, in the order of the checks; what is ok in one line for each check, unless --verbose. */

@@ -3,32 +3,14 @@
 #include "report.h"
 
 #include <json-c/json.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "bench/control_link.h"
-#include "util/printable.h"
+#include "plain_text.h"
 
 #define INDENT "              "
-
-/* One line. What an adapter, a driver or a peer has written cannot steer a terminal. */
-__attribute__((format(printf, 2, 3))) static void hardware_report_put(FILE *to, const char *format,
-                                                                      ...)
-{
-  va_list args;
-  char *line;
-
-  va_start(args, format);
-  const int length = vasprintf(&line, format, args);
-  va_end(args);
-  if (length < 0)
-    return;
-  pst_make_printable(line, (size_t)length, '?');
-  fprintf(to, "%s\n", line);
-  free(line);
-}
 
 static struct json_object *hardware_report_member(struct json_object *object, const char *key)
 {
@@ -58,21 +40,21 @@ static void hardware_report_parts(FILE *to, const char *kind, struct json_object
                        *devices = hardware_report_member(part, "found");
     const char *name = bench_link_text(part, "name"), *why = bench_link_text(part, "why");
     if (why[0] != '\0')
-      hardware_report_put(to, " %s %s is not used: %s", kind, name, why);
+      app_print_line(to, " %s %s is not used: %s", kind, name, why);
     for (size_t j = 0; j < hardware_report_length_of(devices); j++) {
       struct json_object *device = json_object_array_get_idx(devices, j);
       const char *detail = bench_link_text(device, "detail"),
                  *which = bench_link_text(device, "name");
-      hardware_report_put(to, " %s %s%s%s%s%s", kind, name, which[0] != '\0' ? " " : "", which,
-                          detail[0] != '\0' ? ": " : "", detail);
+      app_print_line(to, " %s %s%s%s%s%s", kind, name, which[0] != '\0' ? " " : "", which,
+                     detail[0] != '\0' ? ": " : "", detail);
     }
   }
 }
 
 static void hardware_report_host(FILE *to, const char *what, struct json_object *environment)
 {
-  hardware_report_put(to, "%s: %s, %s, %s", what, bench_link_text(environment, "hostname"),
-                      bench_link_text(environment, "cpu"), bench_link_text(environment, "kernel"));
+  app_print_line(to, "%s: %s, %s, %s", what, bench_link_text(environment, "hostname"),
+                 bench_link_text(environment, "cpu"), bench_link_text(environment, "kernel"));
 }
 
 void hardware_report_head(FILE *to, struct json_object *hardware)
@@ -81,7 +63,7 @@ void hardware_report_head(FILE *to, struct json_object *hardware)
   hardware_report_parts(to, "transport", hardware_report_member(hardware, "transports"));
   hardware_report_parts(to, "memory", hardware_report_member(hardware, "memories"));
   if (!hardware_report_member(hardware, "peer_environment")) {
-    hardware_report_put(to, "other end: on this host");
+    app_print_line(to, "other end: on this host");
     return;
   }
   hardware_report_host(to, "other end", hardware_report_member(hardware, "peer_environment"));
@@ -107,7 +89,7 @@ static void hardware_report_header(FILE *to, struct json_object *check, char *he
     return;
   snprintf(header, size, "%s", line);
   fputc('\n', to);
-  hardware_report_put(to, "%s", line);
+  app_print_line(to, "%s", line);
 }
 
 /* "rings: send 1462 B, 12.30 Gbps, 1.050 M/s, direct by dma" */
@@ -116,14 +98,14 @@ static void hardware_report_row(FILE *to, const char *step, struct json_object *
   const char *path = bench_link_text(row, "path"), *via = bench_link_text(row, "via"),
              *reason = bench_link_text(row, "path_reason");
 
-  hardware_report_put(to, INDENT "%s: %s %llu B, %.2f Gbps, %.3f M/s%s%s%s%s", step,
-                      bench_link_text(row, "op"),
-                      (unsigned long long)bench_link_number(row, "size_bytes"),
-                      hardware_report_number_of(row, "gbps"),
-                      hardware_report_number_of(row, "messages_per_second") / 1e6,
-                      path[0] != '\0' ? ", " : "", path, via[0] != '\0' ? " by " : "", via);
+  app_print_line(to, INDENT "%s: %s %llu B, %.2f Gbps, %.3f M/s%s%s%s%s", step,
+                 bench_link_text(row, "op"),
+                 (unsigned long long)bench_link_number(row, "size_bytes"),
+                 hardware_report_number_of(row, "gbps"),
+                 hardware_report_number_of(row, "messages_per_second") / 1e6,
+                 path[0] != '\0' ? ", " : "", path, via[0] != '\0' ? " by " : "", via);
   if (reason[0] != '\0')
-    hardware_report_put(to, INDENT "  %s", reason);
+    app_print_line(to, INDENT "  %s", reason);
 }
 
 static void hardware_report_costs(FILE *to, const char *whose, struct json_object *end)
@@ -140,7 +122,7 @@ static void hardware_report_costs(FILE *to, const char *whose, struct json_objec
       used += (size_t)snprintf(line + used, sizeof(line) - used, "%s%.3g %s", used > 0 ? ", " : "",
                                json_object_get_double(value), name);
   }
-  hardware_report_put(to, INDENT "%s a message: %s", whose, line);
+  app_print_line(to, INDENT "%s a message: %s", whose, line);
 }
 
 /* Of an end that was to tell of its connection, which says where it is and why. */
@@ -152,7 +134,7 @@ static void hardware_report_connection(FILE *to, const char *whose, struct json_
   for (size_t i = 0; i < hardware_report_length_of(lines); i++) {
     const char *line = json_object_get_string(json_object_array_get_idx(lines, i)),
                *words = strstr(line, lead);
-    hardware_report_put(to, INDENT "%s: %s", whose, words ? words + strlen(lead) : line);
+    app_print_line(to, INDENT "%s: %s", whose, words ? words + strlen(lead) : line);
   }
 }
 
@@ -169,15 +151,15 @@ static void hardware_report_step(FILE *to, struct json_object *step, bool tells)
       hardware_report_row(to, name, row);
   }
   if (request && bench_link_number(request, "iterations") > 0)
-    hardware_report_put(
+    app_print_line(
         to, INDENT "%s: %llu requests, %llu bytes verified, the longest in %.3f ms", name,
         (unsigned long long)bench_link_number(request, "iterations"),
         (unsigned long long)bench_link_number(request, "bytes_verified"),
         hardware_report_number_of(hardware_report_member(request, "round_trip_ns"), "max") / 1e6);
   if (hardware_report_number_of(step, "gbps") >= 0)
-    hardware_report_put(to, INDENT "%s: %.2f Gbps, %.3f M/s", name,
-                        hardware_report_number_of(step, "gbps"),
-                        hardware_report_number_of(step, "messages_per_second") / 1e6);
+    app_print_line(to, INDENT "%s: %.2f Gbps, %.3f M/s", name,
+                   hardware_report_number_of(step, "gbps"),
+                   hardware_report_number_of(step, "messages_per_second") / 1e6);
   hardware_report_costs(to, "sending", hardware_report_member(step, "here"));
   hardware_report_costs(to, "receiving", hardware_report_member(step, "peer"));
   if (tells && strcmp(verdict, "ok") == 0) {
@@ -185,7 +167,7 @@ static void hardware_report_step(FILE *to, struct json_object *step, bool tells)
     hardware_report_connection(to, "other end", hardware_report_member(step, "peer"));
   }
   if (strcmp(verdict, "ok") != 0)
-    hardware_report_put(to, INDENT "%s %s: %s", name, verdict, bench_link_text(step, "why"));
+    app_print_line(to, INDENT "%s %s: %s", name, verdict, bench_link_text(step, "why"));
 }
 
 void hardware_report_check(FILE *to, struct json_object *check, char *header, size_t size)
@@ -196,12 +178,12 @@ void hardware_report_check(FILE *to, struct json_object *check, char *header, si
   const bool is_told = strcmp(verdict, "ok") == 0 || strcmp(verdict, "failed") == 0;
 
   hardware_report_header(to, check, header, size);
-  hardware_report_put(to, "  %-11s %-8s %s", bench_link_text(check, "check"), verdict,
-                      bench_link_text(check, is_told ? "title" : "why"));
+  app_print_line(to, "  %-11s %-8s %s", bench_link_text(check, "check"), verdict,
+                 bench_link_text(check, is_told ? "title" : "why"));
   for (size_t i = 0; i < hardware_report_length_of(steps) && is_told; i++)
     hardware_report_step(to, json_object_array_get_idx(steps, i),
                          strcmp(bench_link_text(check, "check"), "address") == 0);
   if (remedy[0] != '\0')
-    hardware_report_put(to, INDENT "remedy: %s", remedy);
+    app_print_line(to, INDENT "remedy: %s", remedy);
   fflush(to);
 }

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "util/printable.h"
+#include "plain_text.h"
 
 static void text_append(struct html *html, const char *bytes, size_t length)
 {
@@ -51,19 +51,11 @@ void html_escaped(struct html *html, const char *text)
   size_t left = text ? strlen(text) : 0;
 
   while (left > 0) {
-    uint32_t code = 0;
-    size_t n = pst_utf8_decode(text, left, &code);
-    const char *as = n == 0                                 ? "?"
-                     : code == '<'                          ? "&lt;"
-                     : code == '>'                          ? "&gt;"
-                     : code == '&'                          ? "&amp;"
-                     : code == '"'                          ? "&quot;"
-                     : code == '\''                         ? "&#39;"
-                     : pst_is_control(code) && code != '\n' ? "?"
-                                                            : NULL;
-    text_append(html, as ? as : text, as ? strlen(as) : n);
-    text += n > 0 ? n : 1;
-    left -= n > 0 ? n : 1;
+    const char *entity;
+    const size_t n = app_xml_next(text, left, &entity);
+    text_append(html, entity ? entity : text, entity ? strlen(entity) : n);
+    text += n;
+    left -= n;
   }
 }
 

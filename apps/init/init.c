@@ -44,7 +44,6 @@ static int init_fail(int status, const char *format, ...)
   va_start(args, format);
   vsnprintf(text, sizeof(text), format, args);
   va_end(args);
-  pst_make_printable(text, strlen(text), '?');
   app_log(PST_LOG_ERROR, "init: %s", text);
   return status;
 }

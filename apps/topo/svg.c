@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "distance.h"
+#include "plain_text.h"
 #include "show.h"
 #include "size.h"
-#include "util/printable.h"
 
 #define BOX_WIDTH 190
 #define BOX_HEIGHT 58
@@ -29,30 +29,15 @@ struct svg_pen {
   int x, y;
 };
 
-/* At most that many bytes of a text; what XML has no place for becomes '?'. */
+/* At most that many bytes of a text. */
 static void svg_print_escaped(FILE *to, const char *text, size_t most)
 {
   const size_t length = strlen(text);
-  char shown[TOPO_LINE_BYTES];
-  size_t end = snprintf(shown, sizeof(shown), "%.*s", (int)most, text) > 0 ? strlen(shown) : 0;
+  size_t end = length < most ? length : most;
 
   while (end > 0 && end < length && ((unsigned char)text[end] & 0xc0) == 0x80)
     end--; /* not within a character */
-  pst_make_printable(shown, end, '?');
-  for (size_t i = 0; i < end; i++)
-    switch (shown[i]) {
-    case '<':
-      fputs("&lt;", to);
-      break;
-    case '>':
-      fputs("&gt;", to);
-      break;
-    case '&':
-      fputs("&amp;", to);
-      break;
-    default:
-      fputc(shown[i], to);
-    }
+  app_xml_put(to, text, end);
   if (length > end)
     fputs("…", to);
 }
