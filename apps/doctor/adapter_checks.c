@@ -166,22 +166,30 @@ static void adapter_add_unknown(struct doctor *doctor, const struct host_rdma *r
   doctor_add(doctor, &finding, "%s", what);
 }
 
-static void adapter_look_at_ordering(struct doctor *doctor, const struct host_rdma *rdma)
+/* False: a virtual function, which has none, or it cannot be told, which is said. */
+static bool adapter_read_control(struct doctor *doctor, const struct host_rdma *rdma,
+                                 const char *what, struct host_pci_control *control)
 {
   const struct host_pci *pci = host_pci_find(&doctor->pcis, rdma->pci);
+
+  if (!pci || pci->is_virtual_function)
+    return false;
+  host_pci_read_control(doctor->host, pci, control);
+  if (control->known != HOST_PCI_CONFIG_KNOWN)
+    adapter_add_unknown(doctor, rdma, control, what);
+  return control->known == HOST_PCI_CONFIG_KNOWN;
+}
+
+static void adapter_look_at_ordering(struct doctor *doctor, const struct host_rdma *rdma)
+{
   struct doctor_finding finding = {.subject = rdma->name, .where = "sys/bus/pci/devices/*/config"};
   struct host_pci_control control;
   char remedy[128];
 
-  if (!pci || pci->is_virtual_function)
+  if (!adapter_read_control(doctor, rdma, "PCIe relaxed ordering", &control))
     return;
-  host_pci_read_control(doctor->host, pci, &control);
-  if (control.known != HOST_PCI_CONFIG_KNOWN) {
-    adapter_add_unknown(doctor, rdma, &control, "PCIe relaxed ordering");
-    return;
-  }
   if (!control.relaxed_ordering) {
-    snprintf(remedy, sizeof(remedy), "sudo setpci -s %s CAP_EXP+8.w=0010:0010", pci->address);
+    snprintf(remedy, sizeof(remedy), "sudo setpci -s %s CAP_EXP+8.w=0010:0010", rdma->pci);
     finding.verdict = DOCTOR_WARNING;
     finding.remedy = remedy;
     finding.is_lost = true;
@@ -197,20 +205,14 @@ static void adapter_check_ordering(struct doctor *doctor)
 
 static void adapter_look_at_reads(struct doctor *doctor, const struct host_rdma *rdma)
 {
-  const struct host_pci *pci = host_pci_find(&doctor->pcis, rdma->pci);
   struct doctor_finding finding = {.subject = rdma->name, .where = "sys/bus/pci/devices/*/config"};
   struct host_pci_control control;
   char remedy[128];
 
-  if (!pci || pci->is_virtual_function)
+  if (!adapter_read_control(doctor, rdma, "the size of PCIe reads", &control))
     return;
-  host_pci_read_control(doctor->host, pci, &control);
-  if (control.known != HOST_PCI_CONFIG_KNOWN) {
-    adapter_add_unknown(doctor, rdma, &control, "the size of PCIe reads");
-    return;
-  }
   if (control.read_bytes < 4096) {
-    snprintf(remedy, sizeof(remedy), "sudo setpci -s %s CAP_EXP+8.w=5000:7000", pci->address);
+    snprintf(remedy, sizeof(remedy), "sudo setpci -s %s CAP_EXP+8.w=5000:7000", rdma->pci);
     finding.verdict = DOCTOR_WARNING;
     finding.remedy = remedy;
     finding.is_lost = true;
