@@ -165,3 +165,14 @@ struct json_object *bench_endpoints_json(const struct endpoint *endpoints, uint3
   }
   return list;
 }
+
+bool bench_endpoints_are(struct json_object *ends)
+{
+  if (!json_object_is_type(ends, json_type_array) || json_object_array_length(ends) == 0 ||
+      json_object_array_length(ends) > BENCH_ENDPOINTS_MAX)
+    return false;
+  for (size_t i = 0; i < json_object_array_length(ends); i++)
+    if (!json_object_is_type(json_object_array_get_idx(ends, i), json_type_string))
+      return false;
+  return true;
+}

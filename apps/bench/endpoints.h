@@ -3,6 +3,7 @@
 #ifndef APP_BENCH_ENDPOINTS_H
 #define APP_BENCH_ENDPOINTS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "cases.h"
@@ -25,5 +26,7 @@ int bench_endpoints_open(const struct arguments *arguments, const struct bench_p
 void bench_endpoints_close(struct endpoint *endpoints, uint32_t count);
 /* The addresses of their servers, a new list. */
 struct json_object *bench_endpoints_json(const struct endpoint *endpoints, uint32_t count);
+/* Whether what a rank has sent is such a list. */
+bool bench_endpoints_are(struct json_object *ends);
 
 #endif

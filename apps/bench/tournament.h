@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who meets whom: every pair once, in rounds in which nobody has two partners. */
+/* A round-robin schedule: each pair of players once, and in a round each player has one partner at
+ * most. */
 #ifndef APP_BENCH_TOURNAMENT_H
 #define APP_BENCH_TOURNAMENT_H
 
