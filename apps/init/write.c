@@ -63,8 +63,7 @@ static void write_quoted(char *to, size_t size, const char *indent_and_key, cons
     } else {
       if (code == '"' || code == '\\')
         to[used++] = '\\';
-      memcpy(to + used, text, bytes);
-      used += bytes;
+      used += (size_t)snprintf(to + used, size - used, "%.*s", (int)bytes, text);
     }
     text += bytes > 0 ? bytes : 1;
   }
