@@ -290,6 +290,16 @@ class Tree(unittest.TestCase):
                 self.assertEqual(text, readme_options.written(family, name, text),
                                  "python3 tests/readme_options.py --write")
 
+    def test_variables_of_the_environment_are_in_their_page(self):
+        """docs/internals/debugging.md names each that a program, a script or a test of the tree reads, and no other."""
+        read = set()
+        for path in tracked():
+            if path.suffix in (".c", ".h", ".py", ".sh", "") and path.name != "check-tree.py":
+                read |= set(re.findall(r"""(?:getenv|environment|number_in|environ\.get)\("(PENSTOCK_\w+)|environ\["(PENSTOCK_\w+)"""
+                                       r"""|\$\{?(PENSTOCK_\w+)|"(PENSTOCK_\w+)" in os\.environ""", text_of(path)))  # fmt: skip
+        page = (ROOT / "docs" / "internals" / "debugging.md").read_text()
+        self.assertEqual({name for names in read for name in names if name}, set(re.findall(r"PENSTOCK_\w+", page)))
+
     def test_subjects_of_commits_are_short(self):
         run = subprocess.run(["git", "log", "--format=%h %s", f"{SUBJECTS_SINCE}.."],
                              cwd=ROOT, capture_output=True, text=True)  # fmt: skip
