@@ -178,7 +178,7 @@ static int endpoint_path(struct pst_endpoint *endpoint, struct pst_path_info *pa
   return 0;
 }
 
-/* Has the peer come, or gone? It is there once both have named each other. */
+/* Returns the peer or NULL. UP: both ends have named each other. DOWN: the peer has gone. */
 static struct pst_endpoint *look_at_peer(struct pst_endpoint *endpoint)
 {
   struct pst_endpoint *peer = pst_places_find(&endpoints, endpoint->peer_number);
@@ -192,7 +192,7 @@ static struct pst_endpoint *look_at_peer(struct pst_endpoint *endpoint)
   return peer;
 }
 
-/* 0, and it is done; -EAGAIN, and *why; or why it cannot be taken. */
+/* Returns 0 when the request is done, -EAGAIN with *why, or the error of a refused request. */
 static int post_one(struct pst_endpoint *endpoint, struct pst_endpoint *peer,
                     const struct pst_request *request, uint32_t *why)
 {
