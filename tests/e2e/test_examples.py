@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The examples of the pages: each block of shell is run, and each of YAML checked.
+"""The examples of the pages: each block of shell is run, and each of YAML checked. So are the commands
+in the comments of config/. Each block that is left out is printed, with the reason.
 
 A comment on the line before a block says what is peculiar to it:
 
-    <!-- not run: WHY -->       it is not
+    <!-- not run: WHY -->       it is not; a test that WHY names must be there
     <!-- needs: PROGRAM... -->  it is where these are installed
     <!-- needs root -->         it is where this is root
     <!-- on: DEVICE -->         it is on the fake or simulated one
@@ -21,16 +22,41 @@ import unittest
 
 from harness import BUILD, FAKES, HANGS, ROOT, SANITIZED, Case, main
 
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "start").glob("*.md")), *sorted((ROOT / "docs" / "howto").glob("*.md")),
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "config" / "README.md", ROOT / "docs" / "concepts.md",
+         *(path for folder in ("start", "howto", "operations", "reference") for path in sorted((ROOT / "docs" / folder).glob("*.md"))),
          *sorted(path.parent / "README.md" for family in ("transports", "memory", "filters")
                  for path in (ROOT / family).glob("*/options.c"))]  # fmt: skip
+CONFIGURATIONS = sorted((ROOT / "config").glob("*.yaml"))
+# Languages of blocks: those that are run or checked, and those of no example that could be.
+LANGUAGES, OTHERS = ("sh", "yaml"), ("", "c")
 BLOCK = re.compile(r"(?ms)((?:^ *<!--(?:(?!-->).)*-->\n)*)^( *)```(sh|yaml)\n(.*?)^ *```$")
 GPU = {"LD_LIBRARY_PATH": str(FAKES / "cuda"), "PENSTOCK_PLUGIN_PATH": str(FAKES / "cuda")}
 DEVICES = {
     "a GPU": ([], GPU),
     "an integrated GPU": ([], {**GPU, "FAKE_CUDA": "integrated=1"}),
     "an RDMA device": ([str(BUILD / "subprojects" / "simverbs" / "penstock-simverbs")], {}),
+    "an RDMA device and an integrated GPU": ([str(BUILD / "subprojects" / "simverbs" / "penstock-simverbs")],
+                                             {**GPU, "FAKE_CUDA": "integrated=1"}),
 }
+CAPTURE = ("python3 -c 'import struct; o=open(\"in.pcap\",\"wb\"); o.write(struct.pack(\"<IHHiIII\",0xa1b2c3d4,2,4,0,0,65535,1));"
+           " [o.write(struct.pack(\"<IIII\",1,i,60,60)+bytes(60)) for i in range(9)]'")
+# Remarks of the commands in a configuration's comments.
+CONFIGURATION_REMARKS = {
+    "ethernet-afpacket": {"not run": "it takes packets off eth0; tests/e2e/test_ethernet.py has an interface of its own"},
+    "ethernet-igpu": {"on": "an integrated GPU"},
+    "ethernet-mlx5-gpu": {"not run": "it needs a card"},
+    "ethernet-tap": {"not run": "it makes an interface; tests/vm/test_ethernet.py does in a guest"},
+    "loopback-cuda": {"on": "a GPU"},
+    "loopback-file": {"before": "head -c 1M /dev/urandom > big.bin"},
+    "loopback-igpu": {"on": "an integrated GPU"},
+    "loopback-pcap": {"before": CAPTURE},
+    "ucx-cuda": {"on": "a GPU"},
+    "udp-camera": {"needs": "ffmpeg"},
+    "udp-igpu": {"on": "an integrated GPU"},
+    "verbs": {"on": "an RDMA device"},
+    "verbs-dc": {"on": "an RDMA device"},
+    "verbs-igpu": {"on": "an RDMA device and an integrated GPU"},
+}  # fmt: skip
 # A network, processes and mounts of its own; hosts have the addresses of the pages.
 ALONE = ["unshare", *([] if os.getuid() == 0 else ["-Ur"]), "-nm", "--pid", "--fork", "--kill-child", "--mount-proc"]
 SETUP = """set -e -o pipefail
@@ -49,11 +75,12 @@ for job in $(jobs -p); do
 done
 """
 # What takes long, and shows nothing more in that time.
-SHORTER = [(r"--duration 3\b", "--duration 300ms"), (r"--duration 1s\b", "--duration 300ms"), (r"head -c 256M", "head -c 16M"),
+SHORTER = [(r"--duration (3|60)\b", "--duration 300ms"), (r"--duration 1s\b", "--duration 300ms"), (r"head -c 256M", "head -c 16M"),
            (r"penstock bench (?!--server)", "penstock bench --duration 5ms --size 64 "), (r"--count 1000000", "--count 100000"),
            (r"--count 100000\b", "--count 10000"),
            # Another test may be at the file's own.
            (r"(config/ethernet-(memif|igpu).yaml)", r"\1 --set transport.options.socket=$PWD/memif"),
+           (r"-t 5 -c:v", "-t 1 -c:v"),
            # Nothing slows these senders down on a busy machine.
            (r"(config/(udp|udp-igpu|ethernet-memif).yaml)",
             r"\1 --set streams.packets.sender.rate=200Mbps --set streams.packets.expect.max_loss=100%")]  # fmt: skip
@@ -72,9 +99,28 @@ def blocks(page):
         yield line, language, textwrap.dedent(body), said
 
 
+def commands(configuration):
+    """Those in its first comment, as blocks() has a page's."""
+    text = configuration.read_text()
+    comment = re.match(r"(?:#.*\n)*", text)[0]
+    for match in re.finditer(r"(?m)(?:^#   \S.*\n|^#     +\S.*\n)+", comment):
+        yield text[: match.start()].count("\n") + 1, "sh", re.sub(r"(?m)^#   ", "", match[0]), \
+            CONFIGURATION_REMARKS.get(configuration.stem, {})  # fmt: skip
+
+
+def why_not(text, remarks):
+    """Why a block is not run here; None where it is."""
+    if "not run" in remarks:
+        return remarks["not run"]
+    if "needs root" in remarks and os.getuid():
+        return "this is not root"
+    lacking = missing(text) + [program for program in remarks.get("needs", "").split() if not shutil.which(program)]
+    return f"not here: {' '.join(lacking)}" if lacking else None
+
+
 def whole(yaml):
     """A configuration of a part of one."""
-    if re.match(r"(sender|receiver):", yaml):
+    if re.match(r"(sender|receiver|expect):", yaml):
         yaml = "streams:\n  - name: example\n    message: 1 KiB\n" + textwrap.indent(yaml, "    ")
     if not re.search(r"(?m)^streams:", yaml):
         yaml += "streams: [{name: example, message: 1 KiB}]\n"
@@ -124,14 +170,15 @@ class Examples(Case):
             self.fail(f"hangs\n{text}\n{output}")
         self.assertEqual(child.returncode, int(remarks.get("exit", 0)), f"\n{text}\n{output}")
 
-    def page(self, page):
+    def examples(self, page, blocks):
         ran, first = 0, ""
-        for line, language, text, remarks in blocks(page):
-            needs = remarks.get("needs", "").split()
-            if "not run" in remarks or ("needs root" in remarks and os.getuid()) or missing(text) \
-                    or not all(map(shutil.which, needs)):
+        for line, language, text, remarks in blocks:
+            where = f"{page.relative_to(ROOT)}:{line}"
+            reason = why_not(text, remarks)
+            if reason is not None:
+                print(f"not run: {where}: {reason}")
                 continue
-            with self.subTest(block=f"{page.relative_to(ROOT)}:{line}"):
+            with self.subTest(block=where):
                 ran += 1
                 if "beside the next" in remarks:
                     first = text.rstrip() + " &\n"
@@ -144,14 +191,32 @@ class Examples(Case):
                     self.run_program("check", path)
         print(f"{page.relative_to(ROOT)}: {ran} blocks")
 
+    def test_no_block_is_overlooked(self):
+        """Each fence has a language that is known, and is found; each that is not run says why, by tests that exist."""
+        for page in PAGES:
+            with self.subTest(page=str(page.relative_to(ROOT))):
+                fences = re.findall(r"(?m)^ *```+(.*)$", page.read_text())[::2]
+                self.assertEqual([], [language for language in fences if language not in (*LANGUAGES, *OTHERS)])
+                found = list(blocks(page))
+                self.assertEqual([language for language in fences if language in LANGUAGES], [block[1] for block in found])
+                for line, _, _, remarks in found:
+                    self.assertNotEqual("", remarks.get("not run"), f"line {line} does not say why it is not run")
+                    for name in re.findall(r"\btest_\w+\.py|\btests/[\w/.-]+\w", remarks.get("not run", "")):
+                        self.assertTrue((ROOT / name).exists() or any((ROOT / "tests").glob(f"*/{name}")), f"line {line}: {name}")
 
-def case_of(page):
-    return lambda self: self.page(page)
+    def test_every_configuration_has_commands(self):
+        self.assertEqual([], [path.name for path in CONFIGURATIONS if not list(commands(path))])
+        self.assertEqual(set(), set(CONFIGURATION_REMARKS) - {path.stem for path in CONFIGURATIONS})
 
 
-for path in PAGES:
-    name = str(path.relative_to(ROOT).with_suffix("")).replace("/", "_").replace("-", "_")
-    setattr(Examples, f"test_{name}", case_of(path))
+def case_of(path, blocks_of):
+    return lambda self: self.examples(path, blocks_of(path))
+
+
+for blocks_of, paths in ((blocks, PAGES), (commands, CONFIGURATIONS)):
+    for path in paths:
+        name = str(path.relative_to(ROOT).with_suffix("")).replace("/", "_").replace("-", "_")
+        setattr(Examples, f"test_{name}", case_of(path, blocks_of))
 
 
 if __name__ == "__main__":
