@@ -7,6 +7,7 @@
 #include "doctor.h"
 
 #define MELLANOX 0x15b3u
+#define INTEL 0x8086u
 
 typedef void adapter_device_look(struct doctor *doctor, const struct host_rdma *rdma);
 typedef void adapter_port_look(struct doctor *doctor, const struct host_rdma *rdma,
@@ -180,22 +181,40 @@ static bool adapter_read_control(struct doctor *doctor, const struct host_rdma *
   return control->known == HOST_PCI_CONFIG_KNOWN;
 }
 
+/* Root ports below which the kernel keeps relaxed ordering off: those of the Xeon E5 v3 and v4
+ * (quirk_relaxedordering_disable() in drivers/pci/quirks.c, by Intel's optimization manual). */
+static const struct host_pci *adapter_root_without_ordering(const struct doctor *doctor,
+                                                            const struct host_rdma *rdma)
+{
+  const struct host_pci *root = host_pci_find(&doctor->pcis, rdma->pci), *above;
+
+  while (root && (above = host_pci_above(&doctor->pcis, root)))
+    root = above;
+  const bool is_one = root && root->vendor == INTEL &&
+                      ((root->device >= 0x2f01 && root->device <= 0x2f0e) ||
+                       (root->device >= 0x6f01 && root->device <= 0x6f0e));
+  return is_one ? root : NULL;
+}
+
 static void adapter_look_at_ordering(struct doctor *doctor, const struct host_rdma *rdma)
 {
+  const struct host_pci *root = adapter_root_without_ordering(doctor, rdma);
   struct doctor_finding finding = {.subject = rdma->name, .where = "sys/bus/pci/devices/*/config"};
   struct host_pci_control control;
   char remedy[128];
 
   if (!adapter_read_control(doctor, rdma, "PCIe relaxed ordering", &control))
     return;
-  if (!control.relaxed_ordering) {
-    snprintf(remedy, sizeof(remedy), "sudo setpci -s %s CAP_EXP+8.w=0010:0010", rdma->pci);
+  if (control.relaxed_ordering == (root != NULL)) {
+    snprintf(remedy, sizeof(remedy), "sudo setpci -s %s CAP_EXP+8.w=%s:0010", rdma->pci,
+             root ? "0000" : "0010");
     finding.verdict = DOCTOR_WARNING;
     finding.remedy = remedy;
     finding.is_lost = true;
   }
-  doctor_add(doctor, &finding, "PCIe relaxed ordering is %s",
-             control.relaxed_ordering ? "on" : "off");
+  doctor_add(
+      doctor, &finding, "PCIe relaxed ordering is %s%s%s", control.relaxed_ordering ? "on" : "off",
+      root ? "; it is slow below this processor's root port " : "", root ? root->address : "");
 }
 
 static void adapter_check_ordering(struct doctor *doctor)
@@ -229,6 +248,17 @@ static void adapter_check_reads(struct doctor *doctor)
 /* ---- Ports ------------------------------------------------------------------------------------
  */
 
+/* Is it a port of the transport `ethernet`, which needs frames? */
+static bool adapter_carries_frames(const struct doctor *doctor, const struct host_rdma *rdma,
+                                   const struct host_rdma_port *port)
+{
+  for (size_t i = 0; i < doctor->wish.frame_device_count; i++)
+    if (strcmp(doctor->wish.frame_devices[i], rdma->pci) == 0 ||
+        strcmp(doctor->wish.frame_devices[i], port->netdev) == 0)
+      return true;
+  return false;
+}
+
 static void adapter_look_at_link_type(struct doctor *doctor, const struct host_rdma *rdma,
                                       const struct host_rdma_port *port, const char *subject)
 {
@@ -236,10 +266,12 @@ static void adapter_look_at_link_type(struct doctor *doctor, const struct host_r
                                    .where = "sys/class/infiniband/*/ports/*/link_layer"};
   char remedy[128];
 
-  if (doctor_is_soft(rdma))
+  const bool carries_frames = adapter_carries_frames(doctor, rdma, port);
+
+  if (doctor_is_soft(rdma) ||
+      (doctor->wish.file && !carries_frames && !doctor_is_asked(doctor, NEED_RDMA)))
     return;
-  /* `ethernet` needs frames. */
-  if (!port->is_ethernet && doctor_is_asked(doctor, NEED_DPDK)) {
+  if (!port->is_ethernet && carries_frames) {
     finding.verdict = DOCTOR_FAILS;
     snprintf(remedy, sizeof(remedy), "sudo mlxconfig -d %s set LINK_TYPE_P%u=2; reboot", rdma->pci,
              port->number);

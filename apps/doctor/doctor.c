@@ -39,8 +39,11 @@ static uint32_t doctor_has(const struct doctor *doctor)
 static bool doctor_runs(const struct doctor *doctor, const struct doctor_check *check,
                         const char *area)
 {
-  const uint32_t asked = doctor->wish.file ? doctor->wish.needs : ~0u;
+  uint32_t asked = doctor->wish.file ? doctor->wish.needs : ~0u;
 
+  /* Ports of the transport ethernet may be RDMA devices, too. */
+  if (strcmp(check->id, "link-type") == 0 && (asked & NEED_DPDK) != 0)
+    asked |= NEED_RDMA;
   if (area && strcmp(area, check->area) != 0)
     return false;
   /* Without an adapter nothing is pinned. */

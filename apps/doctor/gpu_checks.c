@@ -80,8 +80,27 @@ static void gpu_check_direct(struct doctor *doctor)
   doctor_add(doctor, &finding, "nvidia-peermem is not loaded, and no dma-buf: %s", lacks);
 }
 
+/* Bytes of rings that the file has in this GPU. Without --for: none. */
+static uint64_t gpu_rings(const struct doctor *doctor, const struct host_gpu *gpu)
+{
+  uint64_t bytes = 0;
+
+  for (size_t i = 0; i < doctor->wish.gpu_count; i++) {
+    const char *device = doctor->wish.gpus[i].device;
+    const struct host_pci *pci = host_pci_find(&doctor->pcis, device);
+    const bool by_index = strspn(device, "0123456789") == strlen(device);
+    if (by_index ? gpu->index == atoi(device)
+                 : (pci && strcmp(pci->address, gpu->pci) == 0) || strcmp(device, gpu->uuid) == 0)
+      bytes += doctor->wish.gpus[i].bytes;
+  }
+  return bytes;
+}
+
+/* What an adapter reaches of a GPU is mapped there. */
 static void gpu_check_bar1(struct doctor *doctor)
 {
+  const bool by_adapter = doctor_is_asked(doctor, NEED_RDMA) || doctor_is_asked(doctor, NEED_DPDK);
+
   for (size_t i = 0; i < doctor->gpus.count; i++) {
     const struct host_gpu *gpu = &doctor->gpus.all[i];
     struct doctor_finding finding = {.where = "NVML, sys/bus/pci/devices/*/resource"};
@@ -95,9 +114,16 @@ static void gpu_check_bar1(struct doctor *doctor)
       finding.remedy = "switch on Above 4G Decoding and Resizable BAR in the BIOS; a workstation's "
                        "GPU: displaymodeselector --gpumode compute";
     }
-    doctor_add(doctor, &finding, "BAR1 is %llu MiB, of which %llu MiB are mapped",
-               (unsigned long long)(gpu->bar1_bytes / MIB),
-               (unsigned long long)(gpu->bar1_used / MIB));
+    if (by_adapter && gpu_rings(doctor, gpu) > gpu->bar1_bytes - gpu->bar1_used) {
+      finding.verdict = DOCTOR_FAILS;
+      finding.remedy =
+          "smaller `ring` or `message` in the file, or end the programs that nvidia-smi "
+          "lists on this GPU";
+    }
+    doctor_add(
+        doctor, &finding, "BAR1 is %llu MiB, of which %llu MiB are mapped%s",
+        (unsigned long long)(gpu->bar1_bytes / MIB), (unsigned long long)(gpu->bar1_used / MIB),
+        finding.verdict == DOCTOR_FAILS ? "; the file's rings are larger than the rest" : "");
   }
 }
 
@@ -174,6 +200,34 @@ static void gpu_check_ecc(struct doctor *doctor)
   }
 }
 
+/* Power and heat; a limit that the administrator set, and a GPU that is idle, are none. */
+static void gpu_check_clocks(struct doctor *doctor)
+{
+  if (gpu_nvml_is_unknown(doctor, "clocks"))
+    return;
+  for (size_t i = 0; i < doctor->gpus.count; i++) {
+    const struct host_gpu *gpu = &doctor->gpus.all[i];
+    struct doctor_finding finding = {.where = "NVML"};
+    char subject[32];
+    if (gpu->throttled < 0)
+      continue;
+    gpu_subject(gpu, subject);
+    finding.subject = subject;
+    const bool by_heat = gpu->throttled & (HOST_THROTTLE_HEAT | HOST_THROTTLE_HARDWARE_HEAT),
+               by_power = gpu->throttled & (HOST_THROTTLE_POWER_BRAKE | HOST_THROTTLE_HARDWARE);
+    if (by_heat || by_power) {
+      finding.verdict = DOCTOR_WARNING;
+      finding.remedy = by_heat ? "check fans and airflow: nvidia-smi -q -d TEMPERATURE,PERFORMANCE"
+                               : "check power supplies and cables: nvidia-smi -q -d "
+                                 "POWER,PERFORMANCE";
+    }
+    doctor_add(doctor, &finding, "%s",
+               by_heat    ? "heat holds the clocks down"
+               : by_power ? "the hardware holds the clocks down, for power"
+                          : "neither heat nor power holds the clocks down");
+  }
+}
+
 /* ---- The pair ---------------------------------------------------------------------------------
  */
 
@@ -234,6 +288,7 @@ const struct doctor_check doctor_gpu_checks[] = {
     {"persistence", "gpu", "Does the driver stay loaded between programs?", NEED_GPU,
      gpu_check_persistence},
     {"ecc", "gpu", "Is the GPU's memory checked, and without errors?", NEED_GPU, gpu_check_ecc},
+    {"gpu-clocks", "gpu", "Does the GPU run at full clocks?", NEED_GPU, gpu_check_clocks},
     {"pair", "pair", "Is an adapter near each GPU?", NEED_GPU | NEED_RDMA, gpu_check_pair},
     {"igpu", "igpu", "Which memory do adapters reach on this platform?", 0, gpu_check_igpu},
 };

@@ -192,6 +192,95 @@ static void host_check_memlock(struct doctor *doctor)
              finding.remedy ? ", too little for an adapter's rings" : "");
 }
 
+/* ---- Control groups ---------------------------------------------------------------------------
+ */
+
+/* The folder of this process's control group of version 2, "sys/fs/cgroup/a/b". */
+static void host_check_group(struct doctor *doctor, char folder[HOST_PATH_BYTES])
+{
+  const char *group = host_text(doctor->host, "proc/self/cgroup");
+  const char *own = group ? strstr(group, "0::/") : NULL;
+  /* "/..": a group outside this namespace, which nothing shows here. */
+  const bool is_seen = own && strncmp(own + 3, "/..", 3) != 0;
+
+  snprintf(folder, HOST_PATH_BYTES, "sys/fs/cgroup%.*s", is_seen ? (int)strcspn(own + 3, "\n") : 0,
+           is_seen ? own + 3 : "");
+  const size_t end = strlen(folder);
+  if (folder[end - 1] == '/')
+    folder[end - 1] = '\0';
+}
+
+/* Takes the last part off the folder of a group. False: it is that of all groups. */
+static bool host_check_group_above(char *folder)
+{
+  if (strcmp(folder, "sys/fs/cgroup") == 0)
+    return false;
+  *strrchr(folder, '/') = '\0';
+  return true;
+}
+
+/* A file of the nearest group that has it; NULL: none. */
+static const char *host_check_group_text(struct doctor *doctor, const char *file)
+{
+  char folder[HOST_PATH_BYTES];
+  const char *text;
+
+  host_check_group(doctor, folder);
+  do
+    if ((text = host_text(doctor->host, "%s/%s", folder, file)))
+      return text;
+  while (host_check_group_above(folder));
+  return NULL;
+}
+
+/* The smallest limit of this process's group and of those above it; 0: none has one. */
+static uint64_t host_check_group_most(struct doctor *doctor, const char *file,
+                                      uint64_t (*limit_of)(const char *text))
+{
+  char folder[HOST_PATH_BYTES];
+  uint64_t least = 0;
+
+  host_check_group(doctor, folder);
+  do {
+    const char *text = host_text(doctor->host, "%s/%s", folder, file);
+    const uint64_t limit = text && strncmp(text, "max", 3) != 0 ? limit_of(text) : 0;
+    if (limit != 0 && (least == 0 || limit < least))
+      least = limit;
+  } while (host_check_group_above(folder));
+  return least;
+}
+
+static uint64_t host_check_limit_bytes(const char *text)
+{
+  return strtoull(text, NULL, 10);
+}
+
+/* "50000 100000" of cpu.max: quota and period, as thousandths of a CPU. */
+static uint64_t host_check_limit_cpus(const char *text)
+{
+  unsigned long long quota, period;
+
+  return sscanf(text, "%llu %llu", &quota, &period) == 2 && period > 0 ? 1000 * quota / period : 0;
+}
+
+/* Is a controller one of version 1, whose limits are not read? Adds that if so. */
+static bool host_check_is_version_1(struct doctor *doctor, const char *controller, const char *what)
+{
+  const struct doctor_finding finding = {.verdict = DOCTOR_UNKNOWN,
+                                         .where = "proc/self/cgroup",
+                                         .why = "control groups of version 1 are not read",
+                                         .is_beyond = true};
+  const char *group = host_text(doctor->host, "proc/self/cgroup");
+  const size_t length = strlen(controller);
+
+  for (const char *at = group; at && (at = strstr(at, controller)); at += length)
+    if (at > group && strchr(":,", at[-1]) && strchr(":,", at[length]) && at[length] != '\0') {
+      doctor_add(doctor, &finding, "whether a control group limits %s", what);
+      return true;
+    }
+  return false;
+}
+
 /* ---- CPUs -------------------------------------------------------------------------------------
  */
 
@@ -213,12 +302,64 @@ static void host_check_governor(struct doctor *doctor)
   doctor_add(doctor, &finding, "CPU frequency governor %s", governor);
 }
 
+/* Is a CPU in a list of the kernel, "0-3,8"? */
+static bool host_check_has_cpu(const char *list, unsigned cpu)
+{
+  char *end;
+
+  for (const char *at = list; *at != '\0'; at = end + (*end == ',')) {
+    const unsigned long first = strtoul(at, &end, 10);
+    const unsigned long last = *end == '-' ? strtoul(end + 1, &end, 10) : first;
+    if (cpu >= first && cpu <= last)
+      return true;
+    if (*end != ',')
+      return false;
+  }
+  return false;
+}
+
+/* A CPU of `threads.cpus` that a thread cannot run on, or that others use, too. The affinity of
+ * this process says neither: a thread may leave it, and isolated CPUs are outside. */
+static bool host_look_at_cpu(struct doctor *doctor, unsigned cpu, const char *isolated)
+{
+  const char *online = host_text(doctor->host, "sys/devices/system/cpu/online"),
+             *own = host_check_group_text(doctor, "cpuset.cpus.effective");
+  struct doctor_finding finding = {.where = "sys/devices/system/cpu/isolated"};
+  char remedy[256];
+
+  finding.remedy = remedy;
+  if (online && !host_check_has_cpu(online, cpu)) {
+    finding.verdict = DOCTOR_FAILS;
+    finding.where = "sys/devices/system/cpu/online";
+    snprintf(remedy, sizeof(remedy), "write CPUs of %s at %s", online, doctor->wish.cpus_at);
+    doctor_add(doctor, &finding, "CPU %u of threads.cpus is not online", cpu);
+  } else if (own && !host_check_has_cpu(own, cpu)) {
+    finding.verdict = DOCTOR_FAILS;
+    finding.where = "sys/fs/cgroup/cpuset.cpus.effective";
+    snprintf(remedy, sizeof(remedy),
+             "write CPUs of %s at %s, or start the container with that CPU (--cpuset-cpus)", own,
+             doctor->wish.cpus_at);
+    doctor_add(doctor, &finding, "CPU %u of threads.cpus is not one of this control group", cpu);
+  } else if (isolated && isolated[0] != '\0' && !host_check_has_cpu(isolated, cpu)) {
+    finding.verdict = DOCTOR_WARNING;
+    snprintf(remedy, sizeof(remedy), "write isolated CPUs, which are %s, at %s", isolated,
+             doctor->wish.cpus_at);
+    doctor_add(doctor, &finding, "CPU %u of threads.cpus is not isolated", cpu);
+  } else {
+    return false;
+  }
+  return true;
+}
+
 static void host_check_isolation(struct doctor *doctor)
 {
   const char *isolated = host_text(doctor->host, "sys/devices/system/cpu/isolated");
   char allowed[256] = "all";
   struct doctor_finding finding = {.where = "sys/devices/system/cpu/isolated"};
 
+  for (size_t i = 0; i < doctor->wish.cpu_count; i++)
+    if (host_look_at_cpu(doctor, doctor->wish.cpus[i], isolated))
+      return;
   host_field(doctor->host, "proc/self/status", "Cpus_allowed_list", allowed, sizeof(allowed));
   doctor_add(doctor, &finding, "isolated CPUs: %s; this process may run on %s",
              isolated && isolated[0] != '\0' ? isolated : "none", allowed);
@@ -255,51 +396,16 @@ static bool host_check_is_contained(struct doctor *doctor, const char **how)
   return *how != NULL;
 }
 
-/* The smallest limit of a control group of version 2 and of those above it; 0: none has one. The
- * group's path begins with '/'. */
-static uint64_t host_check_memory_most(struct doctor *doctor, const char *path)
-{
-  char folder[HOST_PATH_BYTES - 16];
-  uint64_t least = 0;
-
-  snprintf(folder, sizeof(folder), "sys/fs/cgroup%s", path);
-  for (char *slash; (slash = strrchr(folder, '/')) != NULL; *slash = '\0') {
-    const char *most = host_text(doctor->host, "%s/memory.max", folder);
-    const uint64_t limit = most && strcmp(most, "max") != 0 ? strtoull(most, NULL, 10) : 0;
-    if (limit != 0 && (least == 0 || limit < least))
-      least = limit;
-    if (strcmp(folder, "sys/fs/cgroup") == 0)
-      break;
-  }
-  return least;
-}
-
 /* The limits of this process's control groups, version 2. */
 static void host_check_container(struct doctor *doctor)
 {
-  const char *group = host_text(doctor->host, "proc/self/cgroup"), *how;
+  const char *how;
   struct doctor_finding finding = {.where = "sys/fs/cgroup"};
-  const char *own = group ? strstr(group, "0::/") : NULL;
-  char path[HOST_PATH_BYTES / 2] = "";
   const bool is_contained = host_check_is_contained(doctor, &how);
 
-  if (group &&
-      (strstr(group, ":memory:") || strstr(group, ":memory,") || strstr(group, ",memory:"))) {
-    finding.verdict = DOCTOR_UNKNOWN;
-    finding.where = "proc/self/cgroup";
-    finding.why = "control groups of version 1 are not read";
-    finding.is_beyond = true;
-    doctor_add(doctor, &finding, "%s; whether a control group limits its memory",
-               is_contained ? how : "no container");
+  if (host_check_is_version_1(doctor, "memory", "its memory"))
     return;
-  }
-  /* "/..": a group outside this namespace, which nothing shows here. */
-  if (own && strncmp(own + 3, "/..", 3) != 0)
-    snprintf(path, sizeof(path), "%.*s", (int)strcspn(own + 3, "\n"), own + 3);
-  const size_t end = strlen(path);
-  if (end > 0 && path[end - 1] == '/')
-    path[end - 1] = '\0';
-  const uint64_t limit = host_check_memory_most(doctor, path);
+  const uint64_t limit = host_check_group_most(doctor, "memory.max", host_check_limit_bytes);
   if (limit != 0 && limit < 2 * doctor->wish.pinned_bytes + PINNED_LEAST) {
     finding.verdict = DOCTOR_FAILS;
     finding.where = "sys/fs/cgroup/memory.max";
@@ -311,6 +417,30 @@ static void host_check_container(struct doctor *doctor)
   else
     doctor_add(doctor, &finding, "%s; no control group limits its memory",
                is_contained ? how : "no container");
+}
+
+/* The kernel stops a group that has used its quota until the next period, 100 ms mostly. A thread
+ * that polls uses a whole CPU, so it is stopped in each. */
+static void host_check_quota(struct doctor *doctor)
+{
+  const unsigned threads = doctor->wish.stream_count > 0 ? doctor->wish.stream_count : 1;
+  struct doctor_finding finding = {.where = "sys/fs/cgroup/cpu.max"};
+
+  if (host_check_is_version_1(doctor, "cpu", "its CPU time"))
+    return;
+  const uint64_t limit = host_check_group_most(doctor, "cpu.max", host_check_limit_cpus);
+  if (limit == 0) {
+    doctor_add(doctor, &finding, "no control group limits CPU time");
+    return;
+  }
+  if (limit < 1000 * (uint64_t)threads) {
+    finding.verdict = DOCTOR_WARNING;
+    finding.remedy = "raise resources.limits.cpu of the pod, --cpus of the container, or CPUQuota= "
+                     "of the service";
+  }
+  doctor_add(doctor, &finding, "a control group limits CPU time to %.4g CPUs%s",
+             (double)limit / 1000,
+             finding.remedy ? ", less than one for each thread that polls" : "");
 }
 
 /* ---- Modules ----------------------------------------------------------------------------------
@@ -349,6 +479,8 @@ const struct doctor_check doctor_host_checks[] = {
     {"isolation", "host", "Which CPUs are kept free for streams?", 0, host_check_isolation},
     {"numa", "host", "Does the kernel leave memory where it is?", NEED_RDMA, host_check_numa},
     {"container", "host", "Do a container's limits leave enough?", 0, host_check_container},
+    {"cpu-quota", "host", "Does a control group leave whole CPUs to threads that poll?", 0,
+     host_check_quota},
     {"lockdown", "host", "May the kernel load the modules that are needed?", NEED_GPU,
      host_check_lockdown},
 };

@@ -95,6 +95,108 @@ static void network_check_pauses(struct doctor *doctor)
     network_each(doctor, network_look_at_pauses);
 }
 
+/* ---- Priorities -------------------------------------------------------------------------------
+ */
+
+/* The VLAN on a port, that of the file's device first; NULL: none. */
+static const struct host_link *network_vlan_on(const struct doctor *doctor,
+                                               const struct host_link *port)
+{
+  const struct host_link *found = NULL;
+
+  for (size_t i = 0; i < doctor->network.link_count; i++) {
+    const struct host_link *link = &doctor->network.links[i];
+    if (strcmp(link->kind, "vlan") != 0 || strcmp(link->on, port->name) != 0)
+      continue;
+    for (size_t k = 0; k < doctor->wish.device_count; k++)
+      if (strcmp(doctor->wish.devices[k], link->name) == 0)
+        return link;
+    found = found ? found : link;
+  }
+  return found;
+}
+
+/* Of the kernel's packets, by ip_tos2prio[] of net/ipv4/route.c: the class of a type of service. */
+static unsigned network_priority_of_tos(unsigned tos)
+{
+  static const uint8_t priorities[] = {0, 2, 6, 4};
+
+  return priorities[tos >> 3 & 3];
+}
+
+/* The priority that switches and the port see in the packets of a stream. */
+static unsigned network_priority(const struct host_link *port, const struct host_link *vlan,
+                                 const struct doctor_class *class)
+{
+  if (port->trusts_dscp)
+    return port->dscp[class->traffic_class >> 2];
+  if (!vlan)
+    return 0;
+  return class->by_cm && class->service_level == 0
+             ? vlan->egress[network_priority_of_tos(class->traffic_class)]
+             : class->service_level;
+}
+
+/* What gives the stream a priority that is paused. */
+static void network_priority_remedy(const struct host_link *port, const struct host_link *vlan,
+                                    const struct doctor_class *class,
+                                    struct doctor_finding *finding, char *remedy, size_t size)
+{
+  unsigned dscp = 0, paused = 0;
+
+  while (dscp < HOST_DSCPS - 1 && (port->pfc >> port->dscp[dscp] & 1) == 0)
+    dscp++;
+  while ((port->pfc >> paused & 1) == 0)
+    paused++;
+  finding->is_lost = !port->trusts_dscp && (!vlan || class->by_cm);
+  if (port->trusts_dscp)
+    snprintf(remedy, size, "set traffic_class: %u in the file (it is of %s)", dscp * 4, class->at);
+  else if (!vlan)
+    snprintf(remedy, size, "sudo mlnx_qos -i %s --trust dscp", port->name);
+  else if (class->by_cm)
+    snprintf(remedy, size, "sudo ip link set %s type vlan egress %u:%u", vlan->name,
+             network_priority_of_tos(class->traffic_class), paused);
+  else
+    snprintf(remedy, size, "set service_level: %u in the file", paused);
+}
+
+/* Priority flow control is for some priorities; are those of the file's packets among them? */
+static void network_look_at_priority(struct doctor *doctor, const struct host_link *port,
+                                     const struct host_rdma *rdma)
+{
+  const struct host_link *vlan = network_vlan_on(doctor, port);
+  struct doctor_finding finding = {.subject = port->name, .where = "netlink: dcb, links"};
+  char remedy[160];
+
+  if (doctor_is_soft(rdma) || port->pfc <= 0)
+    return; /* flow-control says so */
+  for (size_t i = 0; i < doctor->wish.class_count; i++) {
+    const struct doctor_class *class = &doctor->wish.classes[i];
+    const unsigned priority = network_priority(port, vlan, class);
+    if ((port->pfc >> priority & 1) != 0)
+      continue;
+    network_priority_remedy(port, vlan, class, &finding, remedy, sizeof(remedy));
+    finding.verdict = DOCTOR_WARNING;
+    finding.remedy = remedy;
+    doctor_add(doctor, &finding,
+               "packets of traffic_class %u have priority %u, and flow control is of priorities "
+               "0x%02x",
+               class->traffic_class, priority, (unsigned)port->pfc);
+    return;
+  }
+  doctor_add(doctor, &finding, "%s gives packets their priority%s",
+             port->trusts_dscp ? "the DSCP (traffic_class / 4)"
+             : vlan            ? "the VLAN's tag"
+                               : "nothing",
+             doctor->wish.class_count > 0 ? ", one with flow control" : "");
+}
+
+static void network_check_priority(struct doctor *doctor)
+{
+  if (!network_is_unknown(doctor, "priorities"))
+    network_each(doctor, network_look_at_priority);
+}
+
 /* NVIDIA's driver packages show it below the network device; the kernel's own driver does not. */
 static void network_look_at_ecn(struct doctor *doctor, const struct host_link *link,
                                 const struct host_rdma *rdma)
@@ -302,6 +404,8 @@ const struct doctor_check doctor_network_checks[] = {
     {"mtu", ADAPTER, "Do RoCE packets carry 4096 bytes?", NEED_RDMA, network_check_mtu},
     {"flow-control", ADAPTER, "Is a queue that is full paused, or does it drop?", NEED_RDMA,
      network_check_pauses},
+    {"priority", ADAPTER, "Have the packets a priority that is paused?", NEED_RDMA,
+     network_check_priority},
     {"ecn", ADAPTER, "Do switches slow senders down before queues are full?", NEED_RDMA,
      network_check_ecn},
     {"arp", ADAPTER, "Does each port of one network answer for its own address alone?", NEED_RDMA,

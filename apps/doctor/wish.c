@@ -45,12 +45,38 @@ static void wish_take_ethernet(struct doctor_wish *wish, const struct pst_config
              *device = wish_text(config, stream, side, "transport.options.device");
 
   wish->needs |= NEED_DPDK;
+  if (device)
+    wish_add_name(wish->frame_devices, &wish->frame_device_count, device);
   if ((backing && strncmp(backing, "huge", 4) == 0) || wish_is(memory, "huge"))
     wish->needs |= NEED_HUGE;
   else if ((!driver || wish_is(driver, "pci")) && !wish_is(memory, "normal") && device)
     wish_add_name(wish->ports, &wish->port_count, device);
 }
 
+/* One entry for each that differs. */
+static void wish_take_class(struct doctor_wish *wish, const struct pst_config *config,
+                            const char *stream, const char *side, bool by_cm)
+{
+  const char *traffic = wish_text(config, stream, side, "transport.options.traffic_class"),
+             *level = wish_text(config, stream, side, "transport.options.service_level");
+  struct doctor_class one = {.traffic_class = traffic ? (unsigned)atoi(traffic) : 0,
+                             .service_level = level ? (unsigned)atoi(level) : 0,
+                             .by_cm = by_cm};
+  char key[96];
+
+  for (size_t i = 0; i < wish->class_count; i++)
+    if (wish->classes[i].traffic_class == one.traffic_class &&
+        wish->classes[i].service_level == one.service_level && wish->classes[i].by_cm == by_cm)
+      return;
+  if (wish->class_count == DOCTOR_NAMES)
+    return;
+  snprintf(key, sizeof(key), "%s.transport.options.traffic_class", side);
+  const char *origin = app_stream_origin(config, stream, key);
+  snprintf(one.at, sizeof(one.at), "%s", origin ? origin : "default");
+  wish->classes[wish->class_count++] = one;
+}
+
+/* The plugin of a side, and the device, the hop limit and the class that it names. */
 static void wish_take_transport(struct doctor_wish *wish, const struct pst_config *config,
                                 const char *stream, const char *side)
 {
@@ -68,6 +94,7 @@ static void wish_take_transport(struct doctor_wish *wish, const struct pst_confi
     snprintf(key, sizeof(key), "%s.transport.options.hop_limit", side);
     const char *origin = app_stream_origin(config, stream, key);
     wish->asks_routes |= by_cm;
+    wish_take_class(wish, config, stream, side, by_cm);
     /* Not written, by rdma_cm it is the route's. */
     if (hops && !(by_cm && wish_is(origin, "default")) &&
         (wish->hop_limit == 0 || (unsigned)atoi(hops) < wish->hop_limit)) {
@@ -81,14 +108,31 @@ static void wish_take_transport(struct doctor_wish *wish, const struct pst_confi
     wish->needs |= NEED_UCX;
 }
 
-static void wish_take_side(struct doctor_wish *wish, const struct pst_config *config,
-                           const char *stream, const char *side)
+/* Rings of one GPU add up. */
+static void wish_take_gpu(struct doctor_wish *wish, const char *device, uint64_t bytes)
 {
-  const char *memory = wish_text(config, stream, side, "memory.plugin");
+  size_t i = 0;
+
+  while (i < wish->gpu_count && strcmp(wish->gpus[i].device, device) != 0)
+    i++;
+  if (i == DOCTOR_NAMES)
+    return;
+  if (i == wish->gpu_count)
+    snprintf(wish->gpus[wish->gpu_count++].device, sizeof(wish->gpus[i].device), "%s", device);
+  wish->gpus[i].bytes += bytes;
+}
+
+static void wish_take_side(struct doctor_wish *wish, const struct pst_config *config,
+                           const char *stream, const char *side, uint64_t bytes)
+{
+  const char *memory = wish_text(config, stream, side, "memory.plugin"),
+             *device = wish_text(config, stream, side, "memory.options.device");
 
   wish_take_transport(wish, config, stream, side);
-  if (wish_is(memory, "cuda"))
+  if (wish_is(memory, "cuda")) {
     wish->needs |= NEED_GPU;
+    wish_take_gpu(wish, device ? device : "", bytes);
+  }
   if (wish_is(memory, "igpu"))
     wish->needs |= NEED_IGPU;
 }
@@ -108,14 +152,29 @@ static void wish_take_peer(struct doctor_wish *wish, const char *where)
     wish_add_name(wish->peers, &wish->peer_count, host);
 }
 
+static void wish_take_cpus(struct doctor_wish *wish, const struct pst_config *config)
+{
+  const char *origin = pst_config_origin(config, "threads.cpus"), *cpu;
+  char key[32];
+
+  snprintf(wish->cpus_at, sizeof(wish->cpus_at), "%s", origin ? origin : "threads.cpus");
+  for (; wish->cpu_count < DOCTOR_CPUS; wish->cpus[wish->cpu_count++] = (unsigned)atoi(cpu)) {
+    snprintf(key, sizeof(key), "threads.cpus.%zu", wish->cpu_count);
+    if (!(cpu = pst_config_get(config, key)))
+      return;
+  }
+}
+
 static void wish_take(struct doctor_wish *wish, const struct pst_config *config)
 {
+  wish->stream_count = pst_config_stream_count(config);
+  wish_take_cpus(wish, config);
   for (uint32_t i = 0; i < pst_config_stream_count(config); i++) {
     const char *stream = pst_config_stream_name(config, i);
     const uint64_t bytes =
         app_stream_number(config, stream, "ring") * app_stream_number(config, stream, "message");
-    wish_take_side(wish, config, stream, "sender");
-    wish_take_side(wish, config, stream, "receiver");
+    wish_take_side(wish, config, stream, "sender", bytes);
+    wish_take_side(wish, config, stream, "receiver", bytes);
     wish->pinned_bytes += bytes;
   }
   if ((wish->needs & NEED_HUGE) != 0)

@@ -19,6 +19,20 @@ enum doctor_need {
 };
 
 #define DOCTOR_NAMES 16
+#define DOCTOR_CPUS 64
+
+/* What gives the packets of a stream by RDMA their priority. */
+struct doctor_class {
+  unsigned traffic_class, service_level;
+  bool by_cm;  /* rdma_cm takes the service level of the traffic class */
+  char at[96]; /* where traffic_class is written, or "default" */
+};
+
+/* Rings that streams have in a GPU. */
+struct doctor_gpu_rings {
+  char device[64]; /* as in the file: index, UUID or PCI address; "": the first */
+  uint64_t bytes;
+};
 
 struct doctor_wish {
   const char *file; /* NULL: everything that this machine has */
@@ -30,11 +44,21 @@ struct doctor_wish {
   char ports[DOCTOR_NAMES][64]; /* PCI addresses for DPDK, whose driver says whether they need huge
                                  * pages */
   size_t port_count;
+  char frame_devices[DOCTOR_NAMES][64]; /* PCI addresses or netdevs of the transport ethernet */
+  size_t frame_device_count;
   char peers[DOCTOR_NAMES][64]; /* addresses or names of other hosts */
   size_t peer_count;
   unsigned hop_limit; /* the smallest that a stream sets; 0: none does */
   char hop_limit_at[128];
   bool asks_routes; /* a stream connects by rdma_cm, which takes the hop limit of routes */
+  struct doctor_class classes[DOCTOR_NAMES];
+  size_t class_count;
+  struct doctor_gpu_rings gpus[DOCTOR_NAMES];
+  size_t gpu_count;
+  unsigned cpus[DOCTOR_CPUS]; /* of `threads.cpus` */
+  size_t cpu_count;
+  char cpus_at[128];
+  unsigned stream_count;
 };
 
 /* Reads what the streams of a configuration ask for; file NULL: nothing. 0, or an exit status, with

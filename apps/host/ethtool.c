@@ -105,6 +105,26 @@ static void ethtool_add_generic(struct json_object *link, const char *name)
 /* ---- DCB: priority flow control ---------------------------------------------------------------
  */
 
+/* Priorities by DSCP: {"26": 3}. Drivers list them where the port trusts the DSCP of packets. */
+static void ethtool_take_dscp(struct nlattr *table, struct json_object *link)
+{
+  struct json_object *all = json_object_new_object();
+  struct nlattr *entry;
+  char key[16];
+  int left;
+
+  nla_for_each_nested(entry, table, left)
+  {
+    const struct dcb_app *app = nla_data(entry);
+    if (nla_type(entry) != DCB_ATTR_IEEE_APP || nla_len(entry) < (int)sizeof(*app) ||
+        app->selector != IEEE_8021QAZ_APP_SEL_DSCP)
+      continue;
+    snprintf(key, sizeof(key), "%u", app->protocol);
+    app_json_put_uint(all, key, app->priority);
+  }
+  json_object_object_add(link, "dscp", all);
+}
+
 static int ethtool_take_dcb(struct nl_msg *message, void *link)
 {
   struct nlattr *top[DCB_ATTR_MAX + 1], *ieee[DCB_ATTR_IEEE_MAX + 1];
@@ -117,6 +137,8 @@ static int ethtool_take_dcb(struct nl_msg *message, void *link)
     const struct ieee_pfc *pfc = nla_data(ieee[DCB_ATTR_IEEE_PFC]);
     app_json_put_uint(link, "pfc", pfc->pfc_en);
   }
+  if (ieee[DCB_ATTR_IEEE_APP_TABLE])
+    ethtool_take_dscp(ieee[DCB_ATTR_IEEE_APP_TABLE], link);
   return NL_OK;
 }
 

@@ -52,7 +52,8 @@ static void gpu_take_nvml(struct json_object *object, struct host_gpu *gpu)
   const char *name = json_object_get_string(gpu_member(object, "name")),
              *uuid = json_object_get_string(gpu_member(object, "uuid"));
   struct json_object *errors = gpu_member(object, "ecc_errors"),
-                     *index = gpu_member(object, "index");
+                     *index = gpu_member(object, "index"),
+                     *throttled = gpu_member(object, "throttled");
 
   if (name)
     snprintf(gpu->name, sizeof(gpu->name), "%s", name);
@@ -68,6 +69,7 @@ static void gpu_take_nvml(struct json_object *object, struct host_gpu *gpu)
   gpu->ecc_pending = gpu_answer(object, "ecc_pending");
   gpu->mig = gpu_answer(object, "mig");
   gpu->ecc_errors = errors ? json_object_get_int64(errors) : -1;
+  gpu->throttled = throttled ? json_object_get_int64(throttled) : -1;
 }
 
 /* Gives each GPU what NVML knows of it, by their PCI addresses. */
@@ -95,7 +97,7 @@ static struct host_gpu *gpu_add(struct host_gpus *gpus)
   struct host_gpu *gpu = &gpus->all[gpus->count++];
 
   gpu->index = -1;
-  gpu->ecc_errors = -1;
+  gpu->ecc_errors = gpu->throttled = -1;
   gpu->persistence = gpu->ecc = gpu->ecc_pending = gpu->mig = HOST_UNKNOWN;
   return gpu;
 }

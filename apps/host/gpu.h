@@ -7,6 +7,14 @@
 
 enum host_answer_of { HOST_NO, HOST_YES, HOST_UNKNOWN };
 
+/* What holds a GPU's clocks down, as in nvmlClocksThrottleReasons of nvml.h; NVML has more bits. */
+enum host_throttle {
+  HOST_THROTTLE_HARDWARE = 0x08, /* a slowdown by hardware: one of the two of hardware below */
+  HOST_THROTTLE_HEAT = 0x20,     /* a slowdown by the driver */
+  HOST_THROTTLE_HARDWARE_HEAT = 0x40,
+  HOST_THROTTLE_POWER_BRAKE = 0x80, /* a signal of the power supply */
+};
+
 struct host_gpu {
   char name[96]; /* "NVIDIA H100 80GB HBM3" */
   char uuid[64]; /* "GPU-…"; "" */
@@ -16,6 +24,7 @@ struct host_gpu {
   uint64_t memory_bytes;          /* 0: unknown */
   uint64_t bar1_bytes, bar1_used; /* BAR1 as NVML tells; else of the PCI region; 0: unknown */
   enum host_answer_of persistence, ecc, ecc_pending, mig;
+  int64_t throttled;  /* bits of enum host_throttle; -1: unknown */
   int64_t ecc_errors; /* uncorrected, since the driver was loaded; -1: unknown */
 };
 

@@ -61,6 +61,21 @@ static bool network_is_name(const char *name)
          strcmp(name, "..") != 0 && !strpbrk(name, "/: \t\n\v\f\r");
 }
 
+/* Fills a table from {"26": 3}. True: there was an entry. */
+static bool network_read_priorities(struct json_object *object, uint8_t *table, unsigned count)
+{
+  bool any = false;
+
+  for (unsigned i = 0; i < count; i++) {
+    char key[16];
+    snprintf(key, sizeof(key), "%u", i);
+    struct json_object *value = network_member(object, key);
+    table[i] = value ? json_object_get_int(value) & 7 : 0;
+    any = any || value;
+  }
+  return any;
+}
+
 /* Takes a link of the facts; sysfs has its speed. */
 static void network_read_link(struct host *host, struct json_object *object, struct host_link *link)
 {
@@ -90,6 +105,9 @@ static void network_read_link(struct host *host, struct json_object *object, str
   };
   if (host_number(host, &speed, "sys/class/net/%s/speed", link->name) && speed > 0)
     link->speed_mbps = speed;
+  network_read_priorities(network_member(object, "egress"), link->egress, 8);
+  link->trusts_dscp =
+      network_read_priorities(network_member(object, "dscp"), link->dscp, HOST_DSCPS);
   network_read_addresses(network_member(object, "addresses"), link);
 }
 

@@ -5,6 +5,8 @@
 
 #include "host.h"
 
+#define HOST_DSCPS 64
+
 /* Texts belong to the host; "" where there is none. */
 struct host_link {
   const char *name;
@@ -20,6 +22,9 @@ struct host_link {
   int phc;            /* number of its PTP clock; -1: none */
   int pfc;            /* bits of the priorities with priority flow control; -1: unknown */
   bool pause_known, pause_rx, pause_tx;
+  bool trusts_dscp;         /* the DSCP of a packet gives its priority, by `dscp` */
+  uint8_t dscp[HOST_DSCPS]; /* DSCP to priority */
+  uint8_t egress[8];        /* a VLAN's: priority of a packet in the kernel to that on the wire */
   size_t address_count;
   const char *const *addresses; /* "192.0.2.1/24" */
 };

@@ -40,6 +40,22 @@ static void network_put_address(struct json_object *object, const char *key,
   app_json_put_text(object, key, nl_addr2str(address, text, sizeof(text)));
 }
 
+/* A number, and the priorities on the wire by those in the kernel: {"0": 3}. */
+static void network_add_vlan(struct rtnl_link *link, struct json_object *object)
+{
+  struct json_object *egress = json_object_new_object();
+  int count = 0;
+  const struct vlan_map *map = rtnl_link_vlan_get_egress_map(link, &count);
+  char key[16];
+
+  app_json_put_uint(object, "vlan", (uint64_t)rtnl_link_vlan_get_id(link));
+  for (int i = 0; map && i < count; i++) {
+    snprintf(key, sizeof(key), "%u", map[i].vm_from);
+    app_json_put_uint(egress, key, map[i].vm_to);
+  }
+  json_object_object_add(object, "egress", egress);
+}
+
 /* nl_cache_foreach() calls it for each link. */
 static void network_add_link(struct nl_object *found, void *to)
 {
@@ -66,7 +82,7 @@ static void network_add_link(struct nl_object *found, void *to)
                         ? network_link_name(rtnl_link_get_link(link), name)
                         : NULL);
   if (rtnl_link_is_vlan(link))
-    app_json_put_uint(object, "vlan", (uint64_t)rtnl_link_vlan_get_id(link));
+    network_add_vlan(link, object);
   json_object_object_add(object, "addresses", json_object_new_array());
   host_add_ethtool(object, rtnl_link_get_name(link));
   json_object_array_add(network->links, object);

@@ -45,6 +45,7 @@ struct nvml {
   int (*DeviceGetTotalEccErrors)(nvml_device device, int type, int since,
                                  unsigned long long *count);
   int (*DeviceGetMigMode)(nvml_device device, unsigned *current, unsigned *pending);
+  int (*DeviceGetCurrentClocksThrottleReasons)(nvml_device device, unsigned long long *reasons);
 };
 
 /* False: the library is older than one of these calls. */
@@ -70,6 +71,7 @@ static bool nvml_bind(void *library, struct nvml *nvml)
       {"nvmlDeviceGetEccMode", &nvml->DeviceGetEccMode},
       {"nvmlDeviceGetTotalEccErrors", &nvml->DeviceGetTotalEccErrors},
       {"nvmlDeviceGetMigMode", &nvml->DeviceGetMigMode},
+      {"nvmlDeviceGetCurrentClocksThrottleReasons", &nvml->DeviceGetCurrentClocksThrottleReasons},
   };
 
   for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
@@ -85,7 +87,7 @@ static void nvml_add_modes(const struct nvml *nvml, nvml_device device, struct j
 {
   int current, pending;
   unsigned now, then;
-  unsigned long long errors;
+  unsigned long long errors, reasons;
 
   if (nvml->DeviceGetPersistenceMode(device, &current) == 0)
     app_json_put_bool(object, "persistence", current != 0);
@@ -97,6 +99,8 @@ static void nvml_add_modes(const struct nvml *nvml, nvml_device device, struct j
     app_json_put_uint(object, "ecc_errors", errors);
   if (nvml->DeviceGetMigMode(device, &now, &then) == 0)
     app_json_put_bool(object, "mig", now != 0);
+  if (nvml->DeviceGetCurrentClocksThrottleReasons(device, &reasons) == 0)
+    app_json_put_uint(object, "throttled", reasons);
 }
 
 /* What a GPU has no answer to is left out. */

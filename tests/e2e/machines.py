@@ -128,8 +128,9 @@ class Machine:
             if key in keys:
                 gpu[key] = keys[key] == "on"
         gpu["ecc_pending"] = gpu.get("ecc")
-        if "errors" in keys:
-            gpu["ecc_errors"] = int(keys["errors"])
+        for key, name in (("errors", "ecc_errors"), ("throttled", "throttled")):
+            if key in keys:
+                gpu[name] = int(keys[key], 0)
         self.nvml["gpus"].append({key: value for key, value in gpu.items() if value is not None})
         if address != "-":
             self.file(f"proc/driver/nvidia/gpus/{address}/information", f"Model: \t\t {keys['name']}\nGPU UUID: \t {gpu['uuid']}")
@@ -139,6 +140,9 @@ class Machine:
                 "addresses": keys["ip"].split(",") if "ip" in keys else []}  # fmt: skip
         link |= {key: keys[key] for key in ("kind", "on", "driver") if key in keys}
         link |= {key: int(keys[key], 0) for key in ("pfc", "phc", "vlan") if key in keys}
+        for key in ("dscp", "egress"):
+            if key in keys:
+                link[key] = {one.split(":")[0]: int(one.split(":")[1]) for one in keys[key].split(",") if one}
         if "pause" in keys:
             link["pause"] = {"rx": keys["pause"] == "on", "tx": keys["pause"] == "on"}
         if "ecn" in keys:

@@ -13,7 +13,11 @@ PAGE = ROOT / "docs" / "operations" / "doctor.md"
 SOURCES = ROOT / "apps" / "doctor"
 RDMA_8 = "rdma mlx5_0 pci=0000:14:00.0 netdev=rdma0 gid=10.0.0.1"
 RDMA_1 = "rdma mlx5_0 pci=0005:01:00.0 netdev=eth1 gid=192.168.1.2"
-# Machine, what is changed in its text, the check that then says so, its verdict, its remedy.
+ETHERNET = "ethernet-mlx5-gpu.yaml", "0000:03:00.0", "0005:03:00.0"
+PINNED = "loopback.yaml", "streams:", "threads: {cpus: [2]}\nstreams:"
+CLASS = "verbs.yaml", "device: mlx5_0", "device: mlx5_0\n    traffic_class: 104"
+# Machine, what is changed in its text, the check that then says so, its verdict, its remedy; after those, the file of
+# --for with what is changed in it.
 BROKEN = [
     ("dgx-h100", "osrelease: 5.15.0-1042-nvidia", "osrelease: 4.18.0", "kernel", "warning", "5.12 or later"),
     ("dgx-h100", "width=16 bar1=128G iommu=identity", "width=16 bar1=128G iommu=DMA-FQ", "iommu", "fails", "iommu=pt"),
@@ -55,7 +59,23 @@ BROKEN = [
      "ucx", "warning", "install it"),
     ("laptop", "json plugins", 'json clock: {"synchronised": false, "error_us": 0}\njson plugins', "clock", "warning", "chrony"),
     ("cloud-vm", "json plugins", 'json processes: {"ptp4l": true, "phc2sys": false}\njson plugins', "ptp", "warning", "phc2sys"),
+    ("laptop", "cpu/isolated: ", "cpu/isolated: 4-7", "isolation", "warning", "write isolated CPUs, which are 4-7, at", PINNED),
+    ("laptop", "cpu/isolated: ", "cpu/online: 0-1\nsys/devices/system/cpu/isolated: ", "isolation", "fails", "write CPUs of 0-1 at", PINNED),
+    ("pod", "run/secrets", "sys/fs/cgroup/cpuset.cpus.effective: 3-7\nrun/secrets", "isolation", "fails", "write CPUs of 3-7 at", PINNED),
+    ("igx", "HugePages_Free:    512", "HugePages_Free:    0", "huge-pages", "fails", "vm.nr_hugepages=",
+     ("ethernet-mlx5-gpu.yaml", "0000:03:00.0", "0009:03:00.0")),
+    ("pod", "run/secrets", "sys/fs/cgroup/cpu.max: 50000 100000\nrun/secrets", "cpu-quota", "warning", "limits.cpu"),
+    ("igx", "rate=100", "rate=100 layer=InfiniBand", "link-type", "fails", "mlxconfig -d 0005:03:00.0 set LINK_TYPE_P1=2", ETHERNET),
+    ("dgx-h100", "26:3", "26:0", "priority", "warning", "set traffic_class: 96", CLASS),
+    ("dgx-h100", "pci 0000:10:01.0 on=pci0000:10", "pci 0000:10:01.0 device=0x6f02 on=pci0000:10", "relaxed-ordering", "warning",
+     "setpci -s 0000:14:00.0 CAP_EXP+8.w=0000:0010"),
+    ("igx", "bar1_used=1M", "bar1_used=65520M", "bar1", "fails", "smaller `ring`", ETHERNET),
+    ("cloud-vm", "errors=0", "errors=0 throttled=0x40", "gpu-clocks", "warning", "airflow"),
+    ("cloud-vm", "errors=0", "errors=0 throttled=0x88", "gpu-clocks", "warning", "power supplies"),
+    ("igx", "pci 0005:09:00.0 on=0005:02:03.0", "pci 0005:09:00.0 on=pci0007:00", "pair", "warning", "penstock topo"),
 ]  # fmt: skip
+# Breaks with others: where the kernel loads no module, those of a GPU are missing.
+TOGETHER = {"lockdown": "test_secure_boot_where_a_driver_is_missing"}
 # Two at once: what is broken shows only where another thing is, too.
 BOTH = {
     # With closed modules dma-buf is not there, and peermem is.
@@ -101,11 +121,21 @@ class Doctor(Case):
                 self.assertEqual({check: one["verdict"] for check, one in found.items()}, ALWAYS.get(path.stem, {}))
                 self.assertGreater(result["doctor"]["counts"]["ok"], 8)
 
+    def yaml(self, name, old, new):
+        """--for one of the examples, changed."""
+        text = (ROOT / "config" / name).read_text()
+        self.assertIn(old, text)
+        return "--for", str(self.write(name, text.replace(old, new)))
+
     def test_each_step_broken_in_turn(self):
-        for machine, old, new, check, verdict, remedy in BROKEN:
+        for machine, old, new, check, verdict, remedy, *file in BROKEN:
             with self.subTest(machine=machine, check=check, new=new):
-                found, result = self.find(self.machine(machine, (old, new)))
-                wanted = {**ALWAYS.get(machine, {}), check: verdict}
+                words = [word for one in file for word in self.yaml(*one)]
+                always = {} if file else ALWAYS.get(machine, {})
+                if file:  # the others are those of test_machines_that_are_set_up
+                    self.assertEqual(self.find(self.machine(machine), *words, status=0)[0], {})
+                found, result = self.find(self.machine(machine, (old, new)), *words)
+                wanted = {**always, check: verdict}
                 self.assertEqual({name: one["verdict"] for name, one in found.items()}, wanted)
                 self.assertIn(remedy, found[check]["remedy"])
                 self.assertEqual(result["exit_status"], int("fails" in wanted.values()))
@@ -117,15 +147,42 @@ class Doctor(Case):
                 self.assertEqual({name: one["verdict"] for name, one in found.items()}, wanted)
 
     def test_each_check_is_broken_here_and_on_the_page(self):
-        checks = set()
+        checks, declared = set(), 0
         for path in SOURCES.glob("*_checks.c"):
-            checks |= set(re.findall(r'(?m)^    \{"([a-z0-9-]+)", (?:"\w+"|ADAPTER),', path.read_text()))
-        self.assertGreater(len(checks), 30)
-        # Other tests break these, but for `isolation`, which only tells.
-        elsewhere = {"huge-pages", "link-type", "pair", "lockdown", "isolation"}
-        self.assertEqual(checks, {row[3] for row in BROKEN} | elsewhere)
+            table = path.read_text().split("struct doctor_check doctor_", 1)[1]
+            checks |= set(re.findall(r'(?m)^    \{"([a-z0-9-]+)", (?:"\w+"|ADAPTER),', table))
+            declared += len(re.findall(r"(?m)^    \{", table))
+        self.assertEqual(len(checks), declared, "each row of the tables is read")
+        self.assertEqual(checks, {row[3] for row in BROKEN} | set(TOGETHER))
+        for test in TOGETHER.values():
+            self.assertTrue(hasattr(self, test), test)
         told = set(re.findall(r"(?m)^\| `([a-z0-9-]+)` \|", PAGE.read_text().split("## Checks")[1]))
         self.assertEqual(told, checks | {"adapter-here", "gpu-here"})
+
+    def test_priorities(self):
+        """By the DSCP where the port trusts it; otherwise by the VLAN's tag, from the service level or, by rdma_cm, the map."""
+        port = "net rdma0 mtu=9000 ip=10.0.0.1/24 driver=mlx5_core pfc=0x08"
+        vlan = "\nnet rdma0.7 kind=vlan on=rdma0 vlan=7 egress="
+        level, cm = "\n    service_level: 3", "\n    connection: rdma_cm"
+        for what, dscp, tagged, options, remedy in (
+                ("untagged", "", None, "", "mlnx_qos -i rdma0 --trust dscp"), ("untagged with a level", "", None, level, "--trust dscp"),
+                ("tagged", "", "", "", "set service_level: 3"), ("tagged with the level", "", "", level, None),
+                ("rdma_cm without a map", "", "", cm, "type vlan egress 0:3"), ("rdma_cm with a map", "", "0:3", cm, None),
+                ("rdma_cm, another entry", "", "0:3", f"{cm}\n    traffic_class: 8", "type vlan egress 2:3"),
+                ("DSCP", " dscp=0:0,26:3", "", "\n    traffic_class: 104", None), ("DSCP", " dscp=0:0,26:3", "", level, "set traffic_class: 104")):  # fmt: skip
+            with self.subTest(what):
+                line = f"{port}{dscp} ecn=1{'' if tagged is None else vlan + tagged}\n#"
+                words = self.yaml("verbs.yaml", "device: mlx5_0", f"device: mlx5_0{options}")
+                found, _ = self.find(self.machine("dgx-h100", (port, line)), *words, status=0)
+                self.assertEqual(set(found), {"priority"} if remedy else set())
+                if remedy:
+                    self.assertIn(remedy, found["priority"]["remedy"])
+
+    def test_a_root_port_that_is_slow_with_relaxed_ordering(self):
+        """What the kernel has turned off below it stays off."""
+        root, adapter = "pci 0000:10:01.0 on=pci0000:10", "pci 0000:14:00.0 on=0000:12:01.0"
+        folder = self.machine("dgx-h100", (root, f"{root} device=0x2f08"), (adapter, f"{adapter} relaxed=off"))
+        self.assertEqual(self.find(folder, status=0)[0], {})
 
     def test_secure_boot_where_a_driver_is_missing(self):
         folder = self.machine("cloud-vm", ("[none] integrity", "none [integrity]"), ("numa=0 driver=nvidia", "numa=0"),
@@ -193,6 +250,7 @@ class Doctor(Case):
 
     def test_a_peer_given_by_a_name(self):
         text = (ROOT / "config" / "verbs.yaml").read_text().replace('"127.0.0.1:18515"', '"far.example:18515"\n  insecure: true')
+        text = text.replace(*CLASS[1:])
         found, _ = self.find(self.machine("dgx-h100"), "--for", str(self.write("far.yaml", text)), status=3)
         self.assertEqual(set(found), {"hop-limit"})
         self.assertIn("write its address", found["hop-limit"]["why"])
@@ -211,12 +269,14 @@ class Doctor(Case):
         (folder / "proc/self/cgroup").write_text("0::/a/b\n")
         self.assertEqual(self.find(folder, status=1)[0]["container"]["verdict"], "fails")
         (folder / "proc/self/cgroup").write_text("9:memory:/a\n0::/a/b\n")
-        self.assertEqual(self.find(folder, status=0)[0]["container"]["verdict"], "cannot tell")
+        self.assertEqual({name: one["verdict"] for name, one in self.find(folder, status=0)[0].items()}, {"container": "cannot tell"})
+        (folder / "proc/self/cgroup").write_text("4:cpu,cpuacct:/a\n0::/\n")
+        self.assertEqual({name: one["verdict"] for name, one in self.find(folder, status=0)[0].items()}, {"cpu-quota": "cannot tell"})
 
     def test_a_hop_limit_of_1_in_the_file(self):
         text = (ROOT / "config" / "verbs.yaml").read_text().replace('"127.0.0.1:18515"', '"198.51.100.7:18515"\n  insecure: true')
         self.assertIn("device: mlx5_0", text)
-        file = str(self.write("near.yaml", text.replace("device: mlx5_0", "device: mlx5_0\n    hop_limit: 1")))
+        file = str(self.write("near.yaml", text.replace("device: mlx5_0", f"{CLASS[2]}\n    hop_limit: 1")))
         found, _ = self.find(self.machine("dgx-h100"), "--for", file, status=1)
         self.assertEqual(set(found), {"hop-limit"})
         self.assertIn("near.yaml", found["hop-limit"]["remedy"])
