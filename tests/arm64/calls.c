@@ -13,6 +13,7 @@
 #include <linux/openat2.h>
 #include <linux/sock_diag.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -77,6 +78,23 @@ EXPORT ssize_t process_vm_writev(pid_t pid, const struct iovec *local, unsigned 
   (void)flags;
   return move_bytes(pid, local, local_count, remote, remote_count, true);
 }
+
+/* ---- preadv2(2) with RWF_NOWAIT at the file's position, of a descriptor that poll(2) knows ----
+ */
+
+EXPORT ssize_t preadv2(int fd, const struct iovec *pieces, int count, off_t offset, int flags)
+{
+  struct pollfd look = {.fd = fd, .events = POLLIN};
+
+  if (offset != -1 || flags != RWF_NOWAIT)
+    return errno = EOPNOTSUPP, -1;
+  if (poll(&look, 1, 0) == 0)
+    return errno = EAGAIN, -1;
+  return readv(fd, pieces, count);
+}
+
+EXPORT ssize_t preadv64v2(int fd, const struct iovec *pieces, int count, off64_t offset, int flags)
+    __attribute__((alias("preadv2")));
 
 /* ---- set_robust_list(2): the next one to lock looks whether the owner has died ---- */
 
