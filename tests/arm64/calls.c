@@ -2,17 +2,16 @@
 /* What Linux does and qemu-aarch64 7.2 does not hand on, by calls that it hands on: for LD_PRELOAD.
  * Without it a program gets the errors of an old kernel. What is not needed by a test is not here.
  */
-#include <time.h> /* before errqueue.h, which lacks it */
-
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <linux/errqueue.h>
+#include <linux/ethtool.h>
 #include <linux/futex.h>
 #include <linux/openat2.h>
 #include <linux/sock_diag.h>
-#include <netinet/in.h>
+#include <linux/sockios.h>
+#include <net/if.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdarg.h>
@@ -21,11 +20,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/time.h>
 #include <sys/uio.h>
+#include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
@@ -170,8 +172,7 @@ EXPORT int open(const char *path, int flags, ...)
 
 EXPORT int open64(const char *path, int flags, ...) __attribute__((alias("open")));
 
-/* ---- SO_RXQ_OVFL and SO_MEMINFO: /proc/net/udp has the drops; SO_TIMESTAMPING: SO_TIMESTAMP, to a
- * microsecond ---- */
+/* ---- SO_MEMINFO, which programs read often: /proc/net/udp has the drops ---- */
 
 /* Behind the columns before: of the line that has this inode, the last number. */
 static bool find_drops(const char *table, unsigned long inode, uint32_t *drops)
@@ -206,92 +207,189 @@ static bool drops_of(int fd, uint32_t *drops)
                                      find_drops("/proc/self/net/udp6", socket.st_ino, drops));
 }
 
+/* ---- Options of sockets that qemu does not know: host_options.py sets or reads them ---- */
+
+enum { READS, SETS, ASKS_ETHTOOL };
+
+struct option_request {
+  int32_t level, name, does;
+  uint32_t length;
+  unsigned char value[512];
+};
+
+struct option_answer {
+  int32_t error;
+  unsigned char value[512];
+};
+
+/* The length of the value in the answer, or -1: nobody answers. */
+static ssize_t ask_host(int fd, const struct option_request *request, struct option_answer *answer)
+{
+  static const struct sockaddr_un address = {AF_UNIX, HOST_OPTIONS};
+  _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(fd))] = {0};
+  struct iovec piece = {(void *)request, sizeof(*request)};
+  struct msghdr message = {.msg_iov = &piece,
+                           .msg_iovlen = 1,
+                           .msg_control = control,
+                           .msg_controllen = sizeof(control)};
+  ssize_t length = -1;
+
+  *CMSG_FIRSTHDR(&message) = (struct cmsghdr){CMSG_LEN(sizeof(fd)), SOL_SOCKET, SCM_RIGHTS};
+  memcpy(CMSG_DATA(CMSG_FIRSTHDR(&message)), &fd, sizeof(fd));
+  int host = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+  if (host < 0)
+    return -1;
+  if (connect(host, (const struct sockaddr *)&address, sizeof(address)) == 0 &&
+      sendmsg(host, &message, MSG_NOSIGNAL) == sizeof(*request))
+    length = recv(host, answer, sizeof(*answer), 0);
+  close(host);
+  return length - (ssize_t)sizeof(answer->error);
+}
+
+/* What qemu refused as unknown, with this error. */
+static int option_of_host(int fd, struct option_request *request, void *value, socklen_t *length,
+                          int error)
+{
+  struct option_answer answer;
+
+  if ((error != ENOPROTOOPT && error != EOPNOTSUPP) || *length > sizeof(request->value))
+    return errno = error, -1;
+  if (request->does == SETS)
+    memcpy(request->value, value, *length);
+  request->length = *length;
+  ssize_t got = ask_host(fd, request, &answer);
+  if (got < 0 || answer.error)
+    return errno = got < 0 ? error : answer.error, -1;
+  if (request->does == READS) {
+    memcpy(value, answer.value, (size_t)got);
+    *length = (socklen_t)got;
+  }
+  return 0;
+}
+
 EXPORT int setsockopt(int fd, int level, int name, const void *value, socklen_t length)
 {
   static int (*next)(int, int, int, const void *, socklen_t);
+  struct option_request request = {.level = level, .name = name, .does = SETS};
 
   if (!next)
     next = (int (*)(int, int, int, const void *, socklen_t))dlsym(RTLD_NEXT, "setsockopt");
-  if (level == SOL_SOCKET && name == SO_RXQ_OVFL)
+  if (next(fd, level, name, value, length) == 0)
     return 0;
-  if (level == SOL_SOCKET && name == SO_TIMESTAMPING)
-    return next(fd, level, SO_TIMESTAMP, value, length);
-  if ((level == IPPROTO_IP && name == IP_MULTICAST_IF) ||
-      (level == IPPROTO_IPV6 &&
-       name == IPV6_MULTICAST_IF)) /* of one host's tests it is the route's */
-    return 0;
-  return next(fd, level, name, value, length);
+  return option_of_host(fd, &request, (void *)value, &length, errno);
 }
 
 EXPORT int getsockopt(int fd, int level, int name, void *value, socklen_t *length)
 {
   static int (*next)(int, int, int, void *, socklen_t *);
+  struct option_request request = {.level = level, .name = name};
   uint32_t info[SK_MEMINFO_VARS] = {0};
 
   if (!next)
     next = (int (*)(int, int, int, void *, socklen_t *))dlsym(RTLD_NEXT, "getsockopt");
-  if (level != SOL_SOCKET || name != SO_MEMINFO || !drops_of(fd, &info[SK_MEMINFO_DROPS]))
-    return next(fd, level, name, value, length);
-  memcpy(value, info, *length < sizeof(info) ? *length : sizeof(info));
+  if (level == SOL_SOCKET && name == SO_MEMINFO && drops_of(fd, &info[SK_MEMINFO_DROPS])) {
+    memcpy(value, info, *length < sizeof(info) ? *length : sizeof(info));
+    return 0;
+  }
+  if (next(fd, level, name, value, length) == 0)
+    return 0;
+  return option_of_host(fd, &request, value, length, errno);
+}
+
+/* ---- SIOCETHTOOL, of which the host sees what fits into a request: the name, then the data ----
+ */
+
+static size_t ethtool_size(uint32_t command)
+{
+  switch (command) {
+  case ETHTOOL_GET_TS_INFO:
+    return sizeof(struct ethtool_ts_info);
+  case ETHTOOL_STXCSUM:
+    return sizeof(struct ethtool_value);
+  default:
+    return 0;
+  }
+}
+
+EXPORT int ioctl(int fd, unsigned long name, ...)
+{
+  static int (*next)(int, unsigned long, ...);
+  struct option_request request = {.does = ASKS_ETHTOOL};
+  struct option_answer answer;
+  va_list list;
+
+  va_start(list, name);
+  void *argument = va_arg(list, void *);
+  va_end(list);
+  if (!next)
+    next = (int (*)(int, unsigned long, ...))dlsym(RTLD_NEXT, "ioctl");
+  struct ifreq *device = argument;
+  size_t size = name == SIOCETHTOOL ? ethtool_size(*(uint32_t *)device->ifr_data) : 0;
+  if (size == 0)
+    return next(fd, name, argument);
+  request.length = (uint32_t)size;
+  memcpy(request.value, device->ifr_name, IFNAMSIZ);
+  memcpy(request.value + IFNAMSIZ, device->ifr_data, size);
+  ssize_t got = ask_host(fd, &request, &answer);
+  if (got < 0 || answer.error)
+    return errno = got < 0 ? ENOSYS : answer.error, -1;
+  memcpy(device->ifr_data, answer.value, (size_t)got);
   return 0;
 }
 
-static size_t put(char *control, size_t at, int type, const void *value, size_t length)
+/* ---- MAP_LOCKED of packet sockets' rings: they are the kernel's own memory, and root of
+ * enter.py's namespace has a limit ---- */
+
+EXPORT void *mmap(void *at, size_t length, int rights, int flags, int fd, off_t offset)
 {
-  struct cmsghdr *message = (struct cmsghdr *)(control + at);
-
-  *message = (struct cmsghdr){CMSG_LEN(length), SOL_SOCKET, type};
-  memcpy(CMSG_DATA(message), value, length);
-  return at + CMSG_SPACE(length);
-}
-
-/* What came, the stamp as SO_TIMESTAMPING has it; then the drops, if there were any: with none the
- * kernel says nothing. */
-static void complete(struct msghdr *header, size_t room, uint32_t drops)
-{
-  _Alignas(struct cmsghdr) char made[512];
-  size_t at = 0;
-
-  for (struct cmsghdr *c = CMSG_FIRSTHDR(header); c && at < sizeof(made) / 2;
-       c = CMSG_NXTHDR(header, c)) {
-    if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SO_TIMESTAMP) {
-      struct scm_timestamping stamps = {0};
-      struct timeval came;
-      memcpy(&came, CMSG_DATA(c), sizeof(came));
-      stamps.ts[0] = (struct timespec){came.tv_sec, came.tv_usec * 1000};
-      at = put(made, at, SO_TIMESTAMPING, &stamps, sizeof(stamps));
-    } else if (c->cmsg_len <= 64) {
-      memcpy(made + at, c, c->cmsg_len);
-      at += CMSG_ALIGN(c->cmsg_len);
-    }
-  }
-  if (drops)
-    at = put(made, at, SO_RXQ_OVFL, &drops, sizeof(drops));
-  if (!header->msg_control || at > room)
-    return;
-  memcpy(header->msg_control, made, at);
-  header->msg_controllen = at;
-}
-
-EXPORT int recvmmsg(int fd, struct mmsghdr *messages, unsigned int count, int flags,
-                    struct timespec *timeout)
-{
-  static int (*next)(int, struct mmsghdr *, unsigned int, int, struct timespec *);
-  size_t room[1024];
-  uint32_t drops = 0;
+  static void *(*next)(void *, size_t, int, int, int, off_t);
 
   if (!next)
-    next = (int (*)(int, struct mmsghdr *, unsigned int, int, struct timespec *))dlsym(RTLD_NEXT,
-                                                                                       "recvmmsg");
-  count = count < 1024 ? count : 1024;
-  for (unsigned int i = 0; i < count; i++)
-    room[i] = messages[i].msg_hdr.msg_controllen;
-  int n = next(fd, messages, count, flags, timeout);
-  if (n > 0)
-    drops_of(fd, &drops);
-  for (int i = 0; i < n; i++)
-    complete(&messages[i].msg_hdr, room[i], drops);
-  return n;
+    next = (void *(*)(void *, size_t, int, int, int, off_t))dlsym(RTLD_NEXT, "mmap");
+  return next(at, length, rights, fd < 0 ? flags : flags & ~MAP_LOCKED, fd, offset);
+}
+
+EXPORT void *mmap64(void *at, size_t length, int rights, int flags, int fd, off64_t offset)
+    __attribute__((alias("mmap")));
+
+/* ---- rtnetlink: qemu knows some messages and changes them, where host and program have one byte
+ * order for nothing. Of a socket that came as SCM_RIGHTS it knows none. ---- */
+
+static int pass_to_oneself(int fd, int flags)
+{
+  int pair[2], passed = -1;
+  char byte = 0;
+  _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(fd))] = {0};
+  struct iovec piece = {&byte, 1};
+  struct msghdr message = {.msg_iov = &piece,
+                           .msg_iovlen = 1,
+                           .msg_control = control,
+                           .msg_controllen = sizeof(control)};
+
+  if (socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, pair) != 0)
+    return -1;
+  *CMSG_FIRSTHDR(&message) = (struct cmsghdr){CMSG_LEN(sizeof(fd)), SOL_SOCKET, SCM_RIGHTS};
+  memcpy(CMSG_DATA(CMSG_FIRSTHDR(&message)), &fd, sizeof(fd));
+  if (sendmsg(pair[0], &message, 0) == 1 &&
+      recvmsg(pair[1], &message, flags & SOCK_CLOEXEC ? MSG_CMSG_CLOEXEC : 0) == 1)
+    memcpy(&passed, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(passed));
+  close(pair[0]);
+  close(pair[1]);
+  return passed;
+}
+
+EXPORT int socket(int domain, int type, int protocol)
+{
+  static int (*next)(int, int, int);
+
+  if (!next)
+    next = (int (*)(int, int, int))dlsym(RTLD_NEXT, "socket");
+  int fd = next(domain, type, protocol);
+  if (fd < 0 || domain != AF_NETLINK)
+    return fd;
+  int passed = pass_to_oneself(fd, type);
+  close(fd);
+  return passed;
 }
 
 /* ---- sendmmsg(2): qemu refuses a message that has no pieces ---- */

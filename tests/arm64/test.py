@@ -13,6 +13,7 @@ import re
 import subprocess
 import sys
 
+import host_options
 import machine
 from machine import cases
 
@@ -114,6 +115,7 @@ def run_here(build, tests):
     """What qemu-aarch64 runs: passed, failed, skipped."""
     command = [sys.executable, str(HERE.parent / "run-tests.py"), str(build), "--timeout-multiplier", PATIENCE,
                *(test["name"] for test in tests)]  # fmt: skip
+    host_options.start(build / "host-options")
     environment = dict(os.environ, PENSTOCK_KNOWN=str(KNOWN), QEMU_SET_ENV=f"LD_PRELOAD={build / CALLS}")
     run = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
     last = ""
