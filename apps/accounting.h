@@ -43,8 +43,8 @@ const struct pst_path_info *app_accounting_path(const struct pst_stats *sender,
  */
 const char *app_accounting_staged_by(const struct pst_stats *sender,
                                      const struct pst_stats *receiver);
-/* Who waited for copies longer, by its own times or the other's report: "sender", "receiver".
- */
+/* The end that waited longer for copies, by its own times or the other's report: "sender",
+ * "receiver". */
 const char *app_accounting_stager(const struct pst_stats *sender, const struct pst_stats *receiver);
 
 /* Either end may be NULL, not both. */

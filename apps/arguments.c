@@ -270,7 +270,7 @@ static enum arguments_result arguments_wrong_option(const struct command *comman
   return arguments_unknown_option(command, is_short ? letter : written);
 }
 
-/* Of two values one would count for nothing, and no line would say which. */
+/* An option that is given twice is refused: otherwise one value would be ignored without a word. */
 static enum arguments_result arguments_refuse_twice(const struct command *command,
                                                     const struct option_word *word,
                                                     const char *value, struct arguments *arguments)

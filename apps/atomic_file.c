@@ -130,15 +130,15 @@ static int atomic_file_open_fifo(const struct atomic_file *output)
 }
 
 /* Another user's FIFO in a sticky folder that others write to: its reader would get what is
- * written. The kernel's fs.protected_fifos refuses this only to who opens with O_CREAT. `where`
- * leads to it through no link, and is spoiled; of a pipe without a name, that is no path. */
+ * written. The kernel's fs.protected_fifos refuses this only to a program that opens with O_CREAT.
+ * `where` leads to it through no link, and is spoiled; for a pipe without a name it is no path. */
 static bool atomic_file_is_planted(char *where, const struct stat *fifo)
 {
   struct stat folder;
 
   if (!S_ISFIFO(fifo->st_mode) || fifo->st_uid == geteuid() || where[0] != '/')
     return false;
-  /* Where this user cannot look, the FIFO was opened by who started the program. */
+  /* Where this user cannot look, the FIFO was opened by the program that started this one. */
   return stat(dirname(where), &folder) == 0 && (folder.st_mode & S_ISVTX) != 0 &&
          (folder.st_mode & (S_IWGRP | S_IWOTH)) != 0 && fifo->st_uid != folder.st_uid;
 }

@@ -11,7 +11,8 @@ struct json_object;
 
 /* While no thread is in the session. result may be NULL. */
 void app_devices_report(const struct runner *runner, struct json_object *result);
-/* Of a node, which is NULL where it did not open. On its thread, before it closes. */
+/* Reports the devices of a node (NULL: it did not open). Call it on the node's thread, before the
+ * node closes. */
 void app_devices_report_node(struct pst_node *node, struct json_object *result);
 
 #endif

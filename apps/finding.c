@@ -114,7 +114,7 @@ void app_finding_add(struct json_object *list, enum finding finding, const char 
   }
 }
 
-/* Of ":12:5" before ": "; 0: there is none. */
+/* The length of ":12:5" before ": ". Returns 0 if there is none. */
 static size_t finding_line_and_column(const char *text)
 {
   size_t at = 0;

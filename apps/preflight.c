@@ -52,7 +52,7 @@ static void preflight_finding(void *context, const char *text)
   app_log_fail(flight->error, PST_EXIT_USAGE, -EINVAL, "%s", text);
 }
 
-/* A FIFO or a device notices whoever opens it; /dev/null and its like do not. */
+/* A FIFO or a device notices each opening; /dev/null and its like do not. */
 static bool preflight_is_special(const char *file)
 {
   struct stat st;

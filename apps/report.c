@@ -145,7 +145,7 @@ static bool report_leave_to_expect(const struct judged *judged, enum finding fin
   }
 }
 
-/* Of the receiver's transport; 0: it has no such counter. */
+/* The counter of that name of the receiver's transport; 0: there is none. */
 static uint64_t report_received(const struct judged *judged, const char *name)
 {
   const struct result_counters *counters = &judged->out.receiver_counters;

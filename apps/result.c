@@ -249,7 +249,7 @@ static struct json_object *result_expects_json(const struct expect_result *expec
   return list;
 }
 
-/* Of the same messages as the bytes of `gbps`. */
+/* The rate of the messages whose bytes are in `gbps`. */
 static double result_messages_per_second(const struct account *account)
 {
   uint64_t messages =

@@ -48,7 +48,8 @@ struct json_object *app_result_new(const struct command *command, const struct a
                                    const struct pst_config *config);
 /* This machine. */
 struct json_object *app_result_environment(void);
-/* Of `values`, COUNTERS_MAX at most, as many as a call says that there are: less than 0: none. */
+/* Keeps as many of `values` as a call returned, at most COUNTERS_MAX; a negative number counts as
+ * none. */
 struct result_counters app_result_counters(const struct pst_counter_value *values, int count);
 /* An object of names and values. */
 struct json_object *app_result_counters_json(const struct result_counters *counters);

@@ -20,7 +20,7 @@ void app_signals_last(int event_fd);
 void app_signals_session(struct pst_session *session);
 /* Whether a signal has asked to stop. */
 bool app_signals_stop(void);
-/* Of the first that came. */
+/* The name of the first signal that came. */
 const char *app_signals_name(void);
 
 #endif

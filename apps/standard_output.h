@@ -6,7 +6,7 @@
 /* Writes what is buffered. The exit status that a command ends with: `status`, or
  * PST_EXIT_FAILED, which is said once, where not all could be written. */
 int app_standard_output_end(int status);
-/* Of a write to standard output that failed with `code`, an errno. */
+/* Words for a write to standard output that failed with `code`, an errno. */
 const char *app_standard_output_cause(int code);
 
 #endif

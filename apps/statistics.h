@@ -50,7 +50,7 @@ const char *app_statistics_rate(uint64_t bytes, uint64_t ns, char text[STATISTIC
  * none. */
 #define STATISTICS_PERCENT_BYTES 32
 const char *app_statistics_percent(double share, char text[STATISTICS_PERCENT_BYTES]);
-/* Of the time in which its thread had work, the share that it had a CPU, 0 to 1; -1: not known. */
+/* The share of its thread's working time in which the thread had a CPU, 0 to 1; -1: not known. */
 double app_statistics_cpu_share(const struct pst_stats *stats);
 #define STATISTICS_CPU_FULL 0.95
 /* The lesser share of both; 1: neither is known. Either may be NULL. */

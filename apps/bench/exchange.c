@@ -18,7 +18,7 @@
 
 #define LOOK_NS (50 * NS_PER_MS)
 
-/* Of launchers, each with its own pair. The first that is there counts. */
+/* Variables of launchers: rank and number of ranks. The first pair that is set counts. */
 static const struct {
   const char *rank, *ranks;
 } variables[] = {

@@ -40,7 +40,7 @@ static uint8_t bench_onesided_code_of(const struct flight *flight)
 
 /* ---- Transfers --------------------------------------------------------------------- */
 
-/* Of no place yet. */
+/* Makes a transfer, whose place is still missing. */
 static struct pst_operation bench_onesided_transfer_of(const struct flight *flight)
 {
   return (struct pst_operation){.op = bench_onesided_code_of(flight),
@@ -105,7 +105,7 @@ static inline __attribute__((always_inline)) int bench_onesided_post(struct flig
   return taken;
 }
 
-/* Of an event that is not the DONE of a transfer in order. */
+/* Takes an event that is not the DONE of a transfer in order. */
 static int bench_onesided_take_other(struct flight *flight, const struct pst_node_event *event)
 {
   if (event->kind != PST_NODE_DONE) {

@@ -56,8 +56,8 @@ static bool bench_outliers_is_slow(const struct finder *finder, double value, do
   return finder->more_is_better ? value < limit : value > limit;
 }
 
-/* Of the links that one end sends or receives by. Of an even number the better one in the middle:
- * of an end with two links, of which one is slow, it is the other. */
+/* The median of an end's links in one direction. With an even number of links it is the better of
+ * the two in the middle: an end with two links, one of them slow, has the other one's value. */
 static double bench_outliers_end(const struct finder *finder, uint32_t end, bool sends)
 {
   uint32_t count = 0;

@@ -42,7 +42,7 @@ struct bench_row {
   char error[2048]; /* "": ok */
 };
 
-/* Who measures. */
+/* The two ends, and what they measure with. */
 struct bench_setting {
   const struct bench_plan *plan;
   struct environment environment;

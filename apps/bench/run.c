@@ -124,7 +124,8 @@ static void bench_run_take_far(const struct bench_seen *far, struct bench_row *r
   }
   if (one_sided)
     row->taken.delivered = far->taken.delivered;
-  /* Of the messages there to those back, or of the target's checks to the initiator's. */
+  /* The checks of both directions are added: there and back, or the target's and the
+   * initiator's. */
   row->taken.verified += far->taken.verified;
   row->taken.corrupted += far->taken.corrupted;
 }

@@ -7,8 +7,9 @@ uint32_t bench_tournament_rounds(uint32_t players)
   return players < 2 ? 0 : players - 1 + players % 2;
 }
 
-/* All but the last of an even number sit on a circle. In a round those meet whose numbers add up to
- * the round's, modulo the circle; who would meet itself meets the last, or rests without one. */
+/* All players but the last of an even number sit on a circle. In a round, those meet whose numbers
+ * add up to the round's, modulo the circle. A player that would meet itself meets the last one, or
+ * rests if there is none. */
 uint32_t bench_tournament_partner(uint32_t players, uint32_t round, uint32_t player)
 {
   const uint64_t circle = bench_tournament_rounds(players);

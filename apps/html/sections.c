@@ -350,7 +350,7 @@ static void sections_latency(struct html *html, const struct sections *all)
 
 /* ---- Sweeps -------------------------------------------------------------------- */
 
-/* Of one operation and one result, what `value` has of each row, by size. */
+/* Draws a line: `value` of each row of one operation and one result, by size. */
 static void sections_sweep_line(struct json_object *rows, const char *op, const char *object,
                                 const char *key, double scale, struct html_line *line)
 {

@@ -11,8 +11,8 @@
 
 struct buddy;
 
-/* Of `bytes` bytes, at least BUDDY_LEAST; what is no multiple of BUDDY_LEAST stays unused. NULL:
- * out of memory. */
+/* Makes an allocator of `bytes` bytes, at least BUDDY_LEAST. A rest that is no multiple of
+ * BUDDY_LEAST stays unused. Returns NULL if out of memory. */
 struct buddy *serve_buddy_open(uint64_t bytes);
 void serve_buddy_close(struct buddy *pool); /* closing NULL is legal */
 

@@ -24,7 +24,7 @@
 /* This process itself stood still. */
 #define PAUSE_NS NS_PER_S
 
-/* Of what answers there nothing is known but that it did not. */
+/* Nothing is known of the program that listens there, except that it did not answer. */
 static const char *serve_connection_unmet_remedy(const struct connection *remote, int status,
                                                  const char *text)
 {

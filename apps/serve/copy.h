@@ -194,8 +194,8 @@ void serve_transfer_unread(struct transfer *t, int64_t result);
 /* Ends this file because it cannot be written here; the reason is serve_file_error_unwritten()'s.
  */
 void serve_transfer_unwritten(struct transfer *t, int code);
-/* It is written by somebody else: true: by one who may just have been killed, and whose end
- * is not told yet; it is tried again. */
+/* Another process writes the file. True: it may just have been killed, and its end is not noticed
+ * yet; the transfer tries again. */
 bool serve_transfer_waits(struct transfer *t);
 /* What ends all of them has ended it; that is said once. */
 void serve_transfer_cut(struct transfer *t);

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Who of many that wait comes next: deficit round robin (Shreedhar and Varghese, 1995). Whoever is
- * first is given credit for FAIR_QUEUE_QUANTUM bytes, does what it has credit for, and goes to the
- * end of the queue with what is left of it. So of those who wait for long, none gets more than a
- * quantum and the largest cost beyond another, whatever the sizes and numbers of what they ask.
- */
+/* The order in which many that wait get turns: deficit round robin (Shreedhar and Varghese, 1995).
+ * The first gets credit for FAIR_QUEUE_QUANTUM bytes, does what its credit covers, and goes to the
+ * end of the queue with the rest of its credit. So none of those that wait for long gets more than
+ * a quantum and the largest cost beyond another, whatever they ask for. */
 #ifndef APP_SERVE_FAIR_QUEUE_H
 #define APP_SERVE_FAIR_QUEUE_H
 
@@ -12,7 +10,7 @@
 
 #define FAIR_QUEUE_QUANTUM (64u << 10) /* bytes */
 
-/* Of one who waits. All zero: it does not. */
+/* An entry of one that waits. All zero: it does not wait. */
 struct fair_queue_entry {
   struct fair_queue_entry *next;
   uint64_t cost;   /* bytes of what it does first; 0: it does not wait */

@@ -21,7 +21,7 @@ uint32_t serve_digest_crc32c(const void *bytes, size_t length);
 struct digest_sha256;                                 /* one that is being made */
 struct digest_sha256 *serve_digest_sha256_open(void); /* NULL: out of memory */
 void serve_digest_sha256_add(struct digest_sha256 *sum, const void *bytes, size_t length);
-/* Of what was added until now; more may follow. 0, or -ENOMEM. */
+/* The sum of the bytes added until now; more may follow. Returns 0 or -ENOMEM. */
 int serve_digest_sha256_so_far(const struct digest_sha256 *sum, uint8_t digest[SERVE_SHA256_BYTES]);
 void serve_digest_sha256_close(struct digest_sha256 *sum); /* closing NULL is legal */
 void serve_digest_sha256_of(const void *bytes, size_t length, uint8_t digest[SERVE_SHA256_BYTES]);

@@ -9,7 +9,7 @@
 #include "sandbox.h"
 #include "server.h"
 
-/* Of a listing's names; the rest of the message is small. */
+/* Room for a listing's names; the rest of the message is small. */
 #define LISTED_BYTES 3072u
 
 static struct open_file *serve_jobs_folder_unused_file(struct job *job)

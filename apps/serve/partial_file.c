@@ -59,8 +59,8 @@ static int serve_part_check_ours(int fd)
   return stat.st_uid == geteuid() ? 0 : -EPERM;
 }
 
-/* A file of this user's that others could read or write is never written to: who has it open
- * keeps it. */
+/* A file of this user that others could read or write is never written to: a program that has it
+ * open keeps it. */
 static bool serve_part_is_private(int fd)
 {
   struct stat stat;

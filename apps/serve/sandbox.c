@@ -48,7 +48,7 @@ int serve_sandbox_open(const char *path)
   return fd;
 }
 
-/* A folder that was removed looks like an empty one to who has it open. */
+/* To a program that has it open, a removed folder looks like an empty one. */
 static bool serve_sandbox_is_gone(int root)
 {
   struct stat now;

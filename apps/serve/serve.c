@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `penstock serve`: RDMA READ and WRITE, and files, for whoever asks. */
+/* `penstock serve`: serves clients RDMA READ and WRITE, and files. */
 #include <errno.h>
 #include <inttypes.h>
 #include <json-c/json.h>

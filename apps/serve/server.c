@@ -165,9 +165,8 @@ static void serve_server_sleep_until(struct server *server, int event_fd, uint64
   poll(fds, armed < 0 ? 2 : 3, left);
 }
 
-/* Of many clients that have gone, at a time or one after the other, the allocator would keep
- * the memory. What the control channel has of them goes later, by a thread of its own: so it is
- * done again each second for a while. */
+/* After many clients have gone, the allocator would keep their memory. The control channel frees
+ * its part later, on a thread of its own: so the memory is given back once a second for a while. */
 static void serve_server_give_back(struct server *server, uint64_t now)
 {
   bool many_left = server->client_most >= MANY && server->client_count <= server->client_most / 4;

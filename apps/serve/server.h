@@ -60,7 +60,7 @@ struct line {
 
 typedef void job_step(struct job *job);
 
-/* Memory, and who waits for a part of it. */
+/* Memory, and the queue of jobs that wait for a part of it. */
 struct store {
   struct pst_area *area;
   struct buddy *pool;

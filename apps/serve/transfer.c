@@ -16,7 +16,7 @@
 #define BUSY_NS (5 * NS_PER_S)
 #define RETRY_NS (100 * NS_PER_MS)
 
-/* Of what lies in the region, by the memory itself where it can; 1: it cannot. */
+/* The sum of bytes in the region, computed by the memory itself. Returns 1 if the memory cannot. */
 static int serve_transfer_sum_in_region(const struct slot *slot, uint64_t length, uint32_t *crc)
 {
   int rc = pst_area_checksum(slot->transfer->copy->area, slot->place, length, crc);

@@ -75,7 +75,7 @@ static bool check_version(struct check *check, const struct node *root, struct n
 void check_root(struct check *check, const char *source, struct node *root)
 {
   struct place begin = {source, 1, 1};
-  /* Of an empty file the settings of a command line make a mapping that lacks the rest. */
+  /* With an empty file the settings of a command line make up the mapping, which lacks the rest. */
   bool is_empty = root && root->type == NODE_MAP && strcmp(root->place.source, source) != 0 &&
                   !node_value(root, "penstock") && !node_value(root, "streams");
   if (!root || root->null || is_empty) {

@@ -129,7 +129,7 @@ int config_load_file(const char *path, const char *const *sets, size_t set_count
 int config_load_text(const char *text, size_t length, const char *name, const char *const *sets,
                      size_t set_count, const struct config_catalog *catalog,
                      struct pst_config **config, struct pst_error *error);
-/* Of the one stream that there is; NULL: nothing. */
+/* What else the params' only stream has; NULL: nothing. */
 struct config_params_more {
   const char *source; /* in findings: where its values come from */
   const struct pst_filter_params *filters;

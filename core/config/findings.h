@@ -34,7 +34,7 @@ struct findings {
   size_t unavailable; /* of them: right as written, but not to be had here */
 };
 
-/* Of what nobody has written. */
+/* The place of a value that nobody has written. */
 extern const struct place place_default;
 bool place_is_default(const struct place *place);
 /* "file.yaml:12:7". NULL: no memory. */

@@ -28,7 +28,7 @@ struct node {
   struct place key_place;
   struct node *first, *last, *next; /* children; the next sibling */
   size_t count;                     /* children */
-  /* Of effective values only. */
+  /* Only effective values have it. */
   uint64_t number;
   double real;
   bool quantity; /* prints as it is, without quotes */

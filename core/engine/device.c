@@ -57,7 +57,7 @@ static int device_read_limits(struct engine_device *device, struct pst_error *er
   return 0;
 }
 
-/* Of the open() that this thread is in; NULL: none. */
+/* The device whose open() runs on this thread; NULL: none. */
 static _Thread_local struct engine_device *device_opening;
 
 static void device_take_link(const struct pst_open_params *params, uint64_t link_bps)

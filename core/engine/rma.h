@@ -51,8 +51,8 @@ struct rma_slot {
 struct rma {
   const struct pst_transport_ops *ops;
   struct pst_endpoint *endpoint;
-  /* post() has refused a request. Returns the errno that whoever posted it is to have, or 0: the
-   * peer is going, which ends all of them. */
+  /* post() has refused a request. Returns the errno for the owner of the request, or 0: the peer is
+   * going, which ends all of them. */
   int (*refused)(void *context, int rc);
   /* A transfer has ended. True: it was handed out, its slot is free; else that stays until
    * rma_take_ended(). */

@@ -21,7 +21,7 @@
 #include "util/clock.h"
 #include "util/log.h"
 
-/* Replaced as a whole when it grows, so that who reads one needs no lock. */
+/* Replaced as a whole when it grows, so that readers need no lock. */
 struct libraries {
   size_t count;
   const char *paths[]; /* NULL-terminated */

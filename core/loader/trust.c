@@ -181,7 +181,7 @@ static bool trust_group(gid_t group)
   return group == 0;
 }
 
-/* Only who owns an entry of such a folder, or the folder, can rename or remove it. */
+/* In such a folder only the owner of an entry, or of the folder, can rename or remove the entry. */
 static bool trust_is_sticky(const struct stat *st)
 {
   return S_ISDIR(st->st_mode) && (st->st_mode & S_ISVTX);

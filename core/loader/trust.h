@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who can change a file. */
+/* Finds out which users can change a file. */
 #ifndef PST_LOADER_TRUST_H
 #define PST_LOADER_TRUST_H
 

@@ -100,7 +100,8 @@ static int area_register(struct pst_area *area, uint32_t access, const char *lab
   return rc < 0 ? rc : area_register_for(area, 0, label, &area->own.region.mr, error);
 }
 
-/* Of the plugin that `name` and the options say. access: what it will be offered for. */
+/* Allocates an area by the plugin `name` and its options. access: what the area will be offered
+ * for. */
 static int area_open(struct pst_node *node, const char *name, const struct pst_setting *options,
                      uint32_t option_count, const char *label, area_make *make, const void *params,
                      uint32_t access, struct pst_area **area, struct pst_error *error)

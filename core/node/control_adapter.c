@@ -23,8 +23,8 @@ struct node_mail {
 
 /* ---- The control thread's side ----------------------------------------------------- */
 
-/* Of a peer's addresses that nobody has read the last one counts, and the others would take memory
- * and descriptors as fast as it sends them. */
+/* Only the last unread address of a peer counts. Older ones are dropped, since they would take
+ * memory and descriptors as fast as the peer sends them. */
 static bool mail_replaces(const struct mail *older, const struct mail *newer)
 {
   const struct node_mail *had = (const struct node_mail *)older;

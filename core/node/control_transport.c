@@ -18,7 +18,7 @@ struct pst_mr {
   uint8_t *base;
 };
 
-/* Of the ring; its address is the token of the message in it. */
+/* A slot of the ring; its address is the token of the message in it. */
 struct control_transport_slot {
   struct pst_ring *ring;
   struct control_transport_slot *next; /* arrived, or free */

@@ -69,7 +69,7 @@ static void remote_open(struct pst_peer *peer, struct node_remote *remote)
     entry->event.access = remote->access;
     return;
   }
-  /* Who offered it has to mend it, and does not see the log of this end. */
+  /* The peer that offered the area has to mend this, and does not see this end's log. */
   snprintf(text, sizeof(text), "transport %s cannot reach it: %s", node->device->plugin->name,
            pst_log_last_error()[0] ? pst_log_last_error() : strerror(-rc));
   remote_refuse(peer, remote->id, rc, text);

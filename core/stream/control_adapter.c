@@ -123,7 +123,7 @@ void control_mail_read(const struct session_mail *mail)
     control_take_counts(end, mail);
     break;
   case CONTROL_HEARD_FAIL:
-    /* Of an end that has failed already the cause has been said. */
+    /* An end that has failed already has reported its cause. */
     if (mail->is_unsaid)
       pst_log(PST_LOG_ERROR, "stream %s: %s", end->name, mail->text);
     end_peer_failed(end, mail->code, mail->text);

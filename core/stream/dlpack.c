@@ -30,8 +30,8 @@ struct tensors {
   struct tensor *waiting; /* of these, the receiver's thread's: too many wait for fences */
 };
 
-/* Of deleted tensors. A memory has so many fences and no more, and each order of work takes one
- * in a poll, however many tensors were on it. */
+/* Deleted tensors that one poll takes. Each order of work takes one of the memory's few fences in a
+ * poll, however many tensors were on it. */
 #define TENSORS_RELEASES 256
 
 static void dlpack_leave(struct tensors *home)

@@ -7,8 +7,8 @@
 #include "frames.h"
 
 #define FRAMES_ZEROS (UINT64_C(1) << 20) /* bytes that one piece can zero, at most */
-/* Of a frame. No more: where a frame's bytes are a multiple of it, the next one follows at the
- * packets' own stride, and one strided copy takes them all. */
+/* Alignment of a frame, and no more: if a frame's bytes are a multiple of it, the next frame
+ * follows at the packets' own stride, and one strided copy takes both. */
 #define FRAMES_ALIGNMENT CACHE_LINE
 
 static struct assemble_params frames_params_of(const struct config_stream *config)

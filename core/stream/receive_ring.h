@@ -62,7 +62,7 @@ struct receive_ring {
   struct staging *staging;        /* NULL: direct */
 };
 
-/* Of `wanted` all before `users` is set. */
+/* Opens a ring like `wanted`, in which all members before `users` are set. */
 int receive_ring_open(struct engine *engine, const struct receive_ring *wanted,
                       struct receive_ring **ring, struct pst_error *error);
 /* Closes the transport's ring, before the workers are closed. */

@@ -97,7 +97,8 @@ struct arrivals_row {
   arrivals_pair base, reads; /* address and host; what the CPU cannot read has no address for it */
 };
 
-/* Of the receiver, whole, of the row's buffer, and the next of the stream. */
+/* True if the completion is of the row's receiver, whole, in the row's buffer, and the next of the
+ * stream. */
 static inline bool arrivals_is_next(const struct arrivals_row *row,
                                     const struct pst_completion *message, uint64_t next)
 {

@@ -55,7 +55,7 @@ void receiver_totals(const struct session_end *end, struct control_totals *total
   loss_of_receiver(receiver, totals->drops, &totals->drop_count);
 }
 
-/* Of what has come this far, some may still wait for its consumer. */
+/* True once a message has arrived; messages may still wait for the consumer. */
 static bool receiver_has_arrived(struct session_end *end)
 {
   struct control_totals own;

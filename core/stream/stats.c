@@ -74,7 +74,7 @@ int pst_sender_stats(const struct pst_sender *sender, struct pst_stats *stats)
   struct pst_stats full;
 
   end_lock(end);
-  /* Who shares another's slots waits where that one does. */
+  /* A sender that shares another's slots waits where that one does. */
   stats_of_end(end, sender->leader ? &sender->leader->end : end, &full);
   if (stats_of_peer(end, &full))
     stats_told_sender(&end->peer, &full);

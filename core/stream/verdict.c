@@ -49,7 +49,7 @@ static struct shares verdict_shares(const struct pst_stats *own, const struct ps
   return shares;
 }
 
-/* Of its thread's time, what it waited for a CPU. */
+/* The share of its thread's time in which the thread waited for a CPU. */
 static double verdict_starved_share(const struct pst_stats *stats)
 {
   if (!stats || stats->cpu_span_ns < STARVED_SPAN_NS || stats->cpu_wait_ns == UINT64_MAX)

@@ -23,7 +23,7 @@ int cuda_import_device(struct pst_memory *memory, const struct pst_export *from,
                        struct cuda_block *block);
 
 /* The block that this process has exported by that handle, or NULL. It lives as long as its
- * exporter lets it: whoever imports it closes first. */
+ * exporter lets it: an importer closes first. */
 const struct cuda_block *cuda_exported_find(const struct cuda_ipc *handle);
 void cuda_exported_forget(struct cuda_block *block);
 

@@ -119,8 +119,8 @@ int host_block_malloc(const struct pst_memory *memory, const struct pst_alloc_pa
   return 0;
 }
 
-/* Sealed in size, so that no holder of the descriptor can cut the memory away
- * under a reader, who would die of SIGBUS. */
+/* Sealed in size, so that no holder of the descriptor can cut the memory away under a reader. The
+ * reader would die of SIGBUS. */
 static int host_backing_memfd_sized(uint64_t length, const char *label, unsigned int flags)
 {
   char name[64];

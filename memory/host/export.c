@@ -52,8 +52,8 @@ static int host_export_refuse_import(const struct pst_memory *memory, int code, 
   return code;
 }
 
-/* Only a descriptor that cannot shrink is safe to map: whoever else holds it
- * could otherwise turn each access into SIGBUS. */
+/* Only a descriptor that cannot shrink is safe to map: another holder could otherwise turn each
+ * access into SIGBUS. */
 static int host_export_check_descriptor(const struct pst_memory *memory,
                                         const struct pst_export *from, uint64_t *page_size)
 {

@@ -104,7 +104,7 @@ static cuda_status cuda_copy_piece(struct pst_queue *queue, uint64_t destination
   return status;
 }
 
-/* Of memory that is pinned, or the device's. Of any other the driver copies no rows. */
+/* True for memory that is pinned or the device's. From other memory the driver copies no rows. */
 static bool cuda_copy_copies_rows(struct pst_memory *memory, const struct pst_copy_row *row)
 {
   uint64_t last = row->count - 1;
@@ -189,7 +189,7 @@ static bool cuda_copy_should_gather(struct pst_queue *queue, const struct pst_co
   return wanted && cuda_ranges_reach(memory, rows, n);
 }
 
-/* Of so many pieces, for which there is room in the queue. */
+/* Submits `count` pieces, for which the queue has room. */
 static int cuda_copy_submit(struct pst_queue *queue, const struct pst_copy_row *rows, uint32_t n,
                             uint32_t pieces, uint64_t *ticket)
 {

@@ -11,7 +11,7 @@
  * others of one length at equal strides one row. Returns how many rows. */
 uint32_t cuda_plan_make(const struct pst_copy_row *given, uint32_t n, uint64_t max_pitch,
                         struct pst_copy_row *rows);
-/* Of so many bytes a copy of the driver's own is worth it. */
+/* From this many bytes on a piece gets a copy of the driver's own. */
 #define CUDA_RUN_BYTES (UINT64_C(128) << 10)
 /* One kernel, rather than a copy for each row, or for each piece of those that are not strided? */
 bool cuda_rows_gather(const struct pst_copy_row *rows, uint32_t n, uint64_t max_pitch);

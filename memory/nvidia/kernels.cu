@@ -15,7 +15,7 @@ __device__ unsigned int lane()
   return threadIdx.x % WARP;
 }
 
-/* Of this warp among the grid's, and how many there are. */
+/* The index of this warp in the grid, and the number of warps. */
 __device__ uint32_t warp_index()
 {
   return (blockIdx.x * blockDim.x + threadIdx.x) / WARP;

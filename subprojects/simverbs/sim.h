@@ -366,7 +366,7 @@ int sim_cm_host(unsigned *host);
 /* The addresses of this host's ports, one by one; ENOENT: no more. */
 int sim_cm_address(unsigned i, union ibv_gid *gid);
 uint64_t sim_cm_clock_ns(void);
-/* Of real time, until the fabric's clock shows that; UINT64_MAX on a manual one. */
+/* The real time at which the fabric's clock shows `until_ns`; UINT64_MAX on a manual clock. */
 uint64_t sim_cm_real_ns(uint64_t until_ns);
 
 #pragma GCC visibility pop

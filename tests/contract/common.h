@@ -23,7 +23,8 @@ uint64_t contract_now_ns(void);
 /* The same numbers in each run. */
 uint64_t contract_random(void);
 
-/* Of this process. Bytes that malloc has given out: 0 where nobody counts, as with sanitizers. */
+/* Descriptors of this process. Bytes that malloc has given out: 0 where nobody counts, as with
+ * sanitizers. */
 unsigned int contract_descriptors(void);
 uint64_t contract_heap_bytes(void);
 /* Else the case has failed. */

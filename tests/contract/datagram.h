@@ -5,13 +5,13 @@
 
 #include "harness.h"
 
-/* Of the side's one endpoint; fails the case when there is none of that name. */
+/* A counter of the side's only endpoint. The case fails if there is none of that name. */
 uint64_t datagram_counter(struct contract_side *side, const char *name);
 /* A receiver: what was read is delivered or classified. */
 void datagram_check_counters(struct contract_side *side);
 
 int contract_datagram_run(const struct contract_variant *variant);
-/* Of those that announce SHARED_RING. */
+/* Runs the cases of transports that announce SHARED_RING. */
 int contract_datagram_share_run(const struct contract_variant *variant);
 
 #endif

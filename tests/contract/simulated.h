@@ -10,15 +10,15 @@ extern const char *simulated_launcher;
 
 /* `ctl . ACTION` */
 void simulated_ctl(const char *action);
-/* Of the lines of `ctl . ACTION`: what stands behind `before` in each, added up. */
+/* Adds up the numbers behind `before` in the lines of `ctl . ACTION`. */
 uint64_t simulated_said(const char *action, const char *before);
 /* With all shared receive queues of the fabric. */
 uint64_t simulated_receives_posted(void);
 
-/* Of a side's worker, and of an endpoint, unless it is NULL. UINT64_MAX: there is no such. */
+/* A counter of a side's worker, or of an endpoint if it is not NULL. UINT64_MAX: there is none. */
 uint64_t simulated_counter(const struct contract_side *side, struct pst_endpoint *endpoint,
                            const char *name);
-/* Of a side's device. UINT64_MAX: there is no such. */
+/* A counter of a side's device. UINT64_MAX: there is none. */
 uint64_t simulated_device_counter(const struct contract_side *side, const char *name);
 
 /* Endpoint k of either side connects to the other's, and both have heard of it. */

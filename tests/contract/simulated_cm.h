@@ -11,7 +11,7 @@
 
 #include <stdint.h>
 
-/* Of the messages between the two ends one of so many is lost from now on; 0: none. */
+/* From now on one message of `one_of` between the two ends is lost; 0: none. */
 void simulated_cm_loses(uint32_t one_of);
 /* How many ids there are, listeners among them. */
 uint32_t simulated_cm_ids(void);

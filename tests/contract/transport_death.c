@@ -13,7 +13,7 @@
 #include "harness.h"
 
 #define DEATHS 50
-/* Of a peer that owes an answer, where that is tried. */
+/* The timeout of a peer that owes an answer, in the cases that try it. */
 #define TIMEOUT_NS UINT64_C(200000000)
 
 static const struct contract_params params = {

@@ -77,7 +77,7 @@ static int dg_connect_blob_check(const struct dg_endpoint *endpoint, const struc
                                            : "this end sends, and the peer does not receive");
   if (blob->framing != endpoint->device->framing)
     return dg_connect_refuse(endpoint, "both ends have another `framing`; give them the same");
-  /* The sender's to judge, who tells the receiver: one fault, one error. */
+  /* The sender judges this, and tells the receiver: one fault, one error. */
   if (endpoint->sender && (blob->family == 4) != (endpoint->family == AF_INET))
     return dg_connect_refuse(endpoint,
                              "one end is on IPv4, the other on IPv6; set `family`, or a `device` "

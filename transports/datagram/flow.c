@@ -375,7 +375,7 @@ static bool dg_flow_is_before_restart(const struct dg_flow *flow, uint32_t raw)
   return flow->counts.restarts && ((sequence->raw - raw) & sequence->mask) <= sequence->reorder;
 }
 
-/* Of the sender that is followed. */
+/* Takes a datagram of the followed sender. */
 static uint32_t dg_flow_take_numbered(struct dg_flow *flow, const struct dg_identity *by,
                                       uint32_t raw, struct dg_message *message)
 {

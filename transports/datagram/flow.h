@@ -130,7 +130,7 @@ static inline bool dg_flow_is_source(const struct dg_flow_params *params,
   return is_host;
 }
 
-/* Who sends, as far as datagrams tell. */
+/* The identity of a sender, as far as datagrams show it. */
 struct dg_identity {
   struct dg_source source;
   uint32_t ssrc;

@@ -28,7 +28,7 @@ static uint32_t eth_assign_headers_before(const struct pst_endpoint *endpoint, b
          (device->port->vlan == ETH_UNTAGGED ? 0 : 4u);
 }
 
-/* Of the ring's endpoints, the longest. */
+/* The longest headers of the ring's endpoints. */
 static uint32_t eth_assign_headers_of(const struct pst_ring *ring)
 {
   const struct pst_worker *worker = ring->worker;
@@ -292,7 +292,7 @@ static int eth_assign_choose_for(const struct eth_port *port, const struct eth_o
   return !why;
 }
 
-/* Of all rings, those that have a queue; returns how many, -errno, logged. */
+/* Chooses which rings have a queue. Returns how many, or -errno, logged. */
 static int eth_assign_choose(const struct eth_port *port, const struct eth_opened *opened,
                              uint32_t descriptors, struct choice choices[ETH_QUEUES_MAX])
 {

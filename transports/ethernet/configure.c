@@ -144,8 +144,9 @@ static int eth_configure_device(struct eth_port *port)
                                &conf);
 }
 
-/* Of a card, or of the interface that a tap makes; not of the one that a tap takes frames off,
- * which DPDK would set, too. What a driver does not set stays as it is. */
+/* Sets the MTU of a card, or of the interface that a tap makes. The interface that a tap takes
+ * frames from is left alone, though DPDK would set it, too. What a driver does not set stays as it
+ * is. */
 static int eth_configure_set_mtu(const struct eth_port *port)
 {
   int rc = port->has_remote ? (port->mtu > RTE_ETHER_MTU ? -EINVAL : 0)

@@ -53,7 +53,8 @@ static void eth_control_reconnect(struct eth_port *port, uint64_t now_ns)
     port->down_since_ns = now_ns;
   if (now_ns - port->down_since_ns < RECONNECT_NS)
     return;
-  /* Who polls may wait for the control lock, which is held here: the next look is soon. */
+  /* A thread that polls may wait for the control lock, which is held here: the next look is
+   * soon. */
   if (!eth_port_try_lock(port))
     return;
   port->down_since_ns = 0;

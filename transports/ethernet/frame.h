@@ -49,8 +49,8 @@ enum eth_checksum {
 struct eth_template_params {
   uint8_t mac_to[ETH_MAC_BYTES];
   uint8_t mac_from[ETH_MAC_BYTES];
-  /* Of the tag (802.1Q): priority in the upper 3 bits, identifier in the lower 12; ETH_UNTAGGED:
-   * there is no tag. */
+  /* The tag (802.1Q): priority in the upper 3 bits, identifier in the lower 12; ETH_UNTAGGED: no
+   * tag. */
   uint16_t vlan;
   struct dg_source from, to; /* both IPv4 or both IPv6 */
   uint8_t hop_limit;         /* from 1 */

@@ -5,7 +5,7 @@
 
 #include "layout.h"
 
-/* Of the link that a port is on. */
+/* Facts of the link that a port is on. */
 struct eth_link {
   uint8_t mac[ETH_MAC_BYTES];
   uint16_t vlan;

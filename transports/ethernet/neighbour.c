@@ -15,7 +15,7 @@
 #define TRIES 3u                      /* MAX_MULTICAST_SOLICIT, MAX_UNICAST_SOLICIT */
 #define REACHABLE_NS (30 * SECOND_NS) /* REACHABLE_TIME */
 #define PAUSE_MAX_NS (60 * SECOND_NS) /* between requests that nobody answers */
-/* Of two that answer one request, the second comes within that time: it is not followed. */
+/* If two answer one request, the second answer within this time is ignored. */
 #define LOCK_NS SECOND_NS
 #define ANNOUNCEMENTS 2u /* ANNOUNCE_NUM of RFC 5227, MAX_NEIGHBOR_ADVERTISEMENT less one */
 #define ANNOUNCE_NS (2 * SECOND_NS)

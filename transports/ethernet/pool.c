@@ -407,7 +407,8 @@ struct rte_mbuf *eth_pool_swap(struct eth_pool *pool, struct rte_mbuf *spare)
   mbuf->data_off = spare->data_off;
   mbuf->data_len = RTE_MIN(spare->data_len, (uint16_t)(mbuf->buf_len - spare->data_off));
   mbuf->pkt_len = spare->pkt_len;
-  /* Of several, and of one that is longer than a slot, the first bytes matter: it is too long. */
+  /* The first bytes of a frame of several segments, or of one longer than a slot, suffice: it is
+   * too long. */
   mbuf->nb_segs = mbuf->data_len < spare->data_len ? 2 : spare->nb_segs;
   mbuf->ol_flags = spare->ol_flags | RTE_MBUF_F_EXTERNAL;
   memcpy(mbuf->dynfield1, spare->dynfield1, sizeof(mbuf->dynfield1)); /* its time of arrival */

@@ -76,7 +76,7 @@ static bool eth_port_needs_huge(const struct pst_host *host, const struct pst_op
   return !strstr(link, "mlx5_core");
 }
 
-/* Of an interface, its MTU; 0: there is none of that name. */
+/* The MTU of an interface; 0: there is none of that name. */
 static uint32_t eth_port_netdev_mtu(const char *netdev)
 {
   uint32_t index = if_nametoindex(netdev), mtu = 0;

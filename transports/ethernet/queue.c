@@ -36,7 +36,7 @@ static struct pst_endpoint *eth_queue_find_receiver(const struct eth_rxq *queue,
   return found ? eth_endpoint_of(found) : NULL;
 }
 
-/* Its messages lack this one. Counted by whoever polls a queue that it came by. */
+/* Counts a message that the endpoint lacks, on the thread that polls the queue by which it came. */
 static void eth_queue_count_lost(struct pst_endpoint *endpoint)
 {
   __atomic_fetch_add(&endpoint->rx->counts.no_buffer, 1, __ATOMIC_RELAXED);
@@ -145,7 +145,8 @@ static bool eth_queue_dispatch(struct eth_rxq *queue, struct pst_worker *worker,
   enum eth_verdict verdict = eth_parse_next(
       &frame, eth_rxq_known(eth_queue_link_known(port), mbuf->ol_flags), &queue->seen, &is_same);
 
-  /* Who has the last frame's addresses has this one; a tag may have been taken off it. */
+  /* The endpoint of the last frame's addresses gets this frame, too. A tag may have been taken
+   * off. */
   if (is_same && out->endpoint && !(mbuf->ol_flags & RTE_MBUF_F_RX_VLAN_STRIPPED))
     return eth_queue_give(queue, out->endpoint, mbuf, packet, out);
   out->endpoint = NULL;

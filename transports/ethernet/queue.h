@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A port's queues, and who receives what arrives. */
+/* A port's queues, and which endpoint receives a frame. */
 #ifndef ETHERNET_QUEUE_H
 #define ETHERNET_QUEUE_H
 

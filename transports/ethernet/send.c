@@ -425,7 +425,7 @@ static uint32_t eth_send_some(struct pst_endpoint *endpoint, const struct pst_re
   return sent + dropped;
 }
 
-/* Of the SENDs that the first of `n` requests are, those whose time of departure has come. */
+/* How many of the SENDs at the front of `n` requests are due to depart. */
 static uint32_t eth_send_count_due(const struct dg_endpoint *dg, const struct pst_request *requests,
                                    uint32_t n)
 {

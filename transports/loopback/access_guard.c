@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Counts who accesses a registration, so that its owner can wait for them. */
+/* Counts accesses to a registration, so that its owner can wait for them. */
 #include <assert.h>
 #include <inttypes.h>
 #include <linux/membarrier.h>
@@ -185,7 +185,7 @@ static bool lb_gate_is_known(const struct lb_gate_page *page)
 
 void lb_gates_shut(struct lb_mr *mr)
 {
-  /* For who goes in on a CPU that the barrier passed by: many times what a store needs to be
+  /* For a peer that goes in on a CPU that the barrier missed: many times what a store needs to be
    * seen. */
   const struct timespec settle = {.tv_nsec = 50000};
   if (!(mr->access & LB_REMOTE_ACCESS))

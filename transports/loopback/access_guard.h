@@ -57,8 +57,8 @@ bool lb_gate_enter(struct lb_gate *gate); /* counted in; false: it is shut */
 /* Takes a seat of the page's guard; NULL: of that of the remote's mr, which is this process's. */
 void lb_seat_take(struct pst_remote *remote, struct lb_gate_page *page);
 void lb_seat_leave(struct pst_remote *remote);
-/* When this returns, nobody is inside, or comes in; but who of another process has not left in
- * time, and the log says so. */
+/* When this returns, nobody is inside, and nobody comes in. If another process has not left in
+ * time, the log says so. */
 void lb_gates_shut(struct lb_mr *mr);
 
 /* What deregistrations of a device have waited for other processes. They wait 2 s together, which

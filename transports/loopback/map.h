@@ -42,7 +42,7 @@ int lb_map_populate(const struct lb_map *map, int fd, const char **why);
 /* A sealed memfd of one's own and its mapping, with memory behind it, so that nobody else has to
  * find some. NULL: errno. */
 void *lb_memfd_open(const char *name, uint64_t bytes, struct lb_map *map, int *fd);
-/* Of one peer's memory, at most so much is mapped at a time. */
+/* The most bytes of one peer's memory that are mapped at a time. */
 uint64_t lb_mapped_max(void);
 
 #endif

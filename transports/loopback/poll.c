@@ -102,8 +102,8 @@ static uint32_t lb_poll_take_copies(struct pst_endpoint *endpoint, struct pst_co
   return i;
 }
 
-/* Take messages over from the sender, who could still cancel them until now. Returns how many
- * it has published so far. */
+/* Takes messages over from the sender, which could still cancel them until now. Returns how many it
+ * has published so far. */
 static uint64_t lb_poll_claim(struct lb_rx *rx, uint32_t max)
 {
   struct lb_port *port = rx->own->port;
@@ -184,8 +184,8 @@ static bool lb_poll_change_lender(struct lb_rx *rx, const struct lb_mr *mr, stru
   return true;
 }
 
-/* Of the next n, which lie side by side, those that are the lender's. `visible` have been
- * published, these among them. */
+/* Counts the lender's messages at the front of the next n, which lie side by side. `visible` have
+ * been published, these among them. */
 static __attribute__((noinline)) uint32_t
 lb_poll_take_run(struct lb_rx *rx, const struct lender *lender, const struct lb_desc *desc,
                  uint32_t n, uint64_t visible, const struct pst_completion *head,

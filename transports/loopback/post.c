@@ -258,7 +258,7 @@ static void lb_post_lose(struct pst_endpoint *endpoint, uint64_t first)
   }
 }
 
-/* Of a run that was executed, some of whose bytes may not be those of the peer. */
+/* Ends a run by DONEs. It was executed, and some of its bytes may not be those of the peer. */
 static __attribute__((noinline)) void
 lb_post_end_by_dones(struct pst_endpoint *endpoint, const struct pst_request *requests, uint32_t n)
 {

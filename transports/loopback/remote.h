@@ -90,8 +90,8 @@ bool lb_copies_by(const struct pst_device *device, const struct pst_region *regi
 /* The endpoint's copier of that region's memory, opened where it has none. */
 int lb_copier_open(struct pst_endpoint *endpoint, const struct pst_region *region,
                    struct lb_copier **copier);
-/* Of requests that are no SENDs, up to n. Returns how many were taken; *why and *rc as
- * post() has them. */
+/* Posts up to n requests that are no SENDs. Returns how many were taken; *why and *rc as post() has
+ * them. */
 uint32_t lb_copy_post(struct pst_endpoint *endpoint, const struct pst_request *requests, uint32_t n,
                       uint32_t *why, int *rc);
 /* DONEs of what has ended. */

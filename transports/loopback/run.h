@@ -23,7 +23,7 @@ static inline bool lb_run_begin(const struct pst_endpoint *endpoint,
   const uint8_t opcode = first->opcode;
   struct pst_remote *remote = first->u.rma.remote;
   const struct lb_mr *mr = lb_mr_of(first->local.mr);
-  /* Of several pieces, `local` is not an mr; of another opcode, u has no remote. */
+  /* With several pieces `local` is not an mr; with another opcode u has no remote. */
   if (pst_request_head(first) != pst_request_head_of(opcode, 0) || opcode >= 32 || !mr ||
       !(mr->plain >> opcode & 1) || !remote || remote->endpoint != endpoint ||
       !(remote->plain >> opcode & 1))

@@ -41,7 +41,7 @@ static LB_ALWAYS_INLINE bool lb_is_plain(const struct pst_endpoint *endpoint,
 {
   const uint64_t flags = pst_request_head_of(0, PST_REQUEST_FENCE | PST_REQUEST_EXCLUSIVE);
   const struct lb_mr *mr = lb_mr_of(request->local.mr);
-  /* Of several pieces, `local` is not an mr. */
+  /* With several pieces `local` is not an mr. */
   if (__builtin_expect((pst_request_head(request) & ~flags) != pst_request_head_of(PST_OP_SEND, 0),
                        0))
     return false;

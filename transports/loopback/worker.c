@@ -103,7 +103,7 @@ static bool lb_worker_has_lost(const struct pst_endpoint *endpoint)
 void lb_worker_lost(struct pst_worker *worker)
 {
   worker->guard_hits = atomic_load(&lb_guard_hits);
-  /* Which peer took a registration away nobody knows: whoever may have been offered it. */
+  /* Nobody knows which peer took a registration away: any that was offered it may have. */
   const bool offered = lb_registry_lost(worker->device);
   for (uint32_t i = 0; i < worker->endpoint_count; i++) {
     struct pst_endpoint *endpoint = worker->endpoints[i];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* endpoint_connect: the peer's address, who notices its death, and the way to it. */
+/* endpoint_connect: the peer's address, how its death is noticed, and the way to it. */
 #include <errno.h>
 #include <stddef.h>
 #include <string.h>

@@ -11,8 +11,8 @@ int ucx_status_errno(ucs_status_t status);
 /* What to do about it, a whole clause. */
 const char *ucx_status_remedy(ucs_status_t status);
 
-/* UCX's own log goes through the host's: its errors and warnings at info, since who decides an
- * error here says so, the rest at debug. Once in a process. */
+/* Passes UCX's log to the host's: its errors and warnings at info, since the function that decides
+ * an error here logs it; the rest at debug. Once in a process. */
 void ucx_log_take(const struct pst_host *host);
 /* From now on, warnings of UCX on this thread go to `text` instead; NULL: no more. */
 void ucx_log_keep(char *text, size_t size);

@@ -11,7 +11,7 @@
 #define UCX_MAGIC UINT32_C(0x33435550) /* "PUC3" */
 #define UCX_AM_ID 0u                   /* the one active message of a worker */
 
-/* Who an end is, so that one on the same host may watch its process. */
+/* The identity of an end's process, so that an end on the same host may watch it. */
 struct ucx_identity {
   uint8_t boot[16]; /* /proc/sys/kernel/random/boot_id */
   uint64_t pid_namespace;

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * An endpoint, which has a socket of its own. A sender's is connected; a receiver's is bound
- * and takes datagrams from whoever sends, since what is not ours is to be counted.
- */
+/* An endpoint, which has a socket of its own. A sender's socket is connected. A receiver's is bound
+ * and takes datagrams from all senders, since those that are not ours are counted. */
 #ifndef UDP_ENDPOINT_H
 #define UDP_ENDPOINT_H
 

@@ -13,7 +13,7 @@ struct pst_options;
 /* Options of one endpoint, on a socket made for it. 0, or -errno, logged. */
 int udp_socket_open(struct pst_endpoint *endpoint, const struct pst_options *options);
 uint64_t udp_socket_buffer(const struct pst_endpoint *endpoint, int name);
-/* Of a file below /proc/sys; -1: not to be seen here. */
+/* The number in a file below /proc/sys; -1: it cannot be read. */
 long udp_sysctl(const char *path);
 /* Asynchronous errors (ICMP) are taken off and counted. */
 void udp_socket_errors(struct pst_endpoint *endpoint);

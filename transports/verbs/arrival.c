@@ -123,10 +123,10 @@ vb_arrival_is_like(const struct ibv_wc *wc, const struct ibv_wc *like, const enu
          vb_arrival_kind_of(wc) == vb_arrival_kind_of(like);
 }
 
-/* Of the completions before `wc_end` those at the front that are of messages, alike and as they
- * have to be, into the next stretch of the line: at most `n` messages. Returns how many completions
- * that were. One more may have been a run of which the last messages were too many: it is of these
- * alone then. */
+/* Takes the completions at the front, before `wc_end`, that are messages, alike and as they have to
+ * be: at most `n` messages. They go into the line's next stretch. Returns how many completions
+ * these were. One more may have been a run whose last messages were too many; then only these stay
+ * of it. */
 static inline __attribute__((always_inline)) uint32_t
 vb_arrival_tell_stretch(struct pst_endpoint *endpoint, struct vb_own_slots *own,
                         const struct ibv_wc *like, struct ibv_wc *wc, const struct ibv_wc *wc_end,

@@ -55,7 +55,7 @@ static const struct vb_status events[] = {
     {-1, "unknown rdma_cm event", "an event that is newer than this program", "", "", -EIO},
 };
 
-/* Of the reasons that the specification numbers, those that a connection of ours can meet. */
+/* The numbered reasons of the specification that a connection of ours can meet. */
 #define STALE_CONNECTION 10
 static const struct vb_status rejections[] = {
     {1, "no queue pair", "the peer has none to give", "it is out of queue pairs",

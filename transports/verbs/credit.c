@@ -19,7 +19,8 @@ static uint32_t vb_credit_receive_bytes(const struct pst_endpoint *endpoint)
   return endpoint->receive_buffers * endpoint->credit_bytes;
 }
 
-/* Of a credit message; until it is done they stay, for a new connection says it again. */
+/* The bytes of a credit message. They stay until the message is done, since a new connection sends
+ * it again. */
 static uint32_t vb_credit_send_bytes(const struct pst_endpoint *endpoint)
 {
   const uint32_t run = sizeof(struct vb_run);

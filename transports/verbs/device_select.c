@@ -39,7 +39,7 @@ const char *vb_port_state(const struct vb_port *port)
   }
 }
 
-/* Of a port's addresses the best one, as the GID would be chosen. */
+/* The best of a port's addresses, as the GID would be chosen. */
 void vb_port_text(const struct vb_port *port, char *text, size_t size)
 {
   struct vb_gid_wish wish = {.is_ethernet = port->is_ethernet, .index = -1};

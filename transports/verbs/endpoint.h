@@ -74,7 +74,7 @@ struct vb_rx {
   struct vb_own_slots *own; /* NULL: DC, whose slots are any endpoint's */
 };
 
-/* Of what the last post() found too little. */
+/* What the last post() had too little of. */
 enum vb_want {
   VB_WANT_NOTHING,
   VB_WANT_CREDIT,
@@ -82,7 +82,7 @@ enum vb_want {
   VB_WANT_TOLD, /* it is there: ROOM is to be polled */
 };
 
-/* Of an endpoint that sends credit by messages, or receives it so. */
+/* Buffers of an endpoint that sends or receives credit by messages. */
 struct vb_credit_buffers {
   uint8_t *control;          /* a sender's receive buffers; NULL: it has none */
   struct ibv_mr *control_mr; /* of `domain` */

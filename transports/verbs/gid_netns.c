@@ -26,8 +26,8 @@ static bool vb_gid_netns_is_same(const struct vb_gid *gid, const struct sockaddr
              0;
 }
 
-/* Of several netdevs with one link-local address, a VLAN's and that under it, the one of the GID's
- * index. */
+/* If several netdevs have one link-local address (a VLAN's and the one below it), the one with the
+ * GID's index counts. */
 static void vb_gid_netns_find(struct vb_gid *gid, const struct ifaddrs *all)
 {
   uint32_t found = 0;

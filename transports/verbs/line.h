@@ -13,7 +13,7 @@ struct vb_stretch {
   uint32_t first, count;
 };
 
-/* Of `max` slots there may be as many stretches. */
+/* `max` slots may be in as many stretches. */
 struct vb_line {
   struct vb_stretch *at;
   uint32_t mask;

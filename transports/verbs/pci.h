@@ -17,8 +17,9 @@ enum vb_pci_distance {
 /* The distance of two folders of devices as the kernel names them:
  * ".../pci0000:3a/0000:3a:00.0/0000:3b:00.0", without symbolic links. */
 enum vb_pci_distance vb_pci_between(const char *a, const char *b);
-/* Of the device that `folder` of /sys/class/infiniband names, and of a GPU by its UUID ("GPU-…"),
- * which the driver lists below `gpus`; `pci` is where the kernel lists PCI devices. */
+/* The distance between the device that `folder` of /sys/class/infiniband names and a GPU, given by
+ * its UUID ("GPU-…"). The driver lists GPUs below `gpus`; `pci` is where the kernel lists PCI
+ * devices. */
 enum vb_pci_distance vb_pci_distance(const char *folder, const char *uuid, const char *gpus,
                                      const char *pci);
 #define VB_PCI_GPUS "/proc/driver/nvidia/gpus"

@@ -8,8 +8,8 @@
 #include "receive.h"
 #include "srq.h"
 
-/* The clock and events are looked at once in so many polls that brought something, or in a 64th of
- * them that found nothing: who polls rarely is to hear of them, too. */
+/* The clock and events are looked at once in this many polls that brought something, or in a 64th
+ * of them that found nothing: a worker that polls rarely sees them, too. */
 #define POLLS_BETWEEN_LOOKS 4096u
 #define IDLE_POLL 64u
 #define BUDGET (8u * VB_POLL_BATCH) /* completions of the device's a poll takes */

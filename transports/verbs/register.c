@@ -83,7 +83,8 @@ int vb_register(struct pst_device *device, const struct pst_mr_params *params, s
     free(made);
     return rc;
   }
-  /* A peer's range is taken from it when it is closed, whoever else has an equal one. */
+  /* A peer's range is not shared: it is taken away when it is closed, though another peer may have
+   * an equal one. */
   rc = vb_mr_register(device->host, &made->domain->mrs, in.region, in.offset, in.length,
                       vb_register_rights(device, in.access), !(in.access & VB_REMOTE_ACCESS),
                       &made->verbs, reason);

@@ -17,8 +17,8 @@ static int vb_ring_check(struct pst_worker *worker, const struct pst_ring_params
                                &limits, in->payload_max == 0 ? "its messages are empty" : NULL);
 }
 
-/* Of the slots' range alone, so that peers cannot write beside them; what is behind the last one,
- * up to a stride, is nobody's. */
+/* Registers only the range of the slots, so that peers cannot write beside them. Bytes behind the
+ * last slot, up to a stride, belong to nobody. */
 static int vb_ring_register_slots(struct pst_ring *ring, struct pst_path_info *path)
 {
   struct pst_device *device = ring->worker->device;

@@ -35,8 +35,8 @@ void vb_srq_close(struct vb_srq *shared)
   free(shared);
 }
 
-/* Of *size receives, at least `least`; *size is then what there is. 0 or -errno, which is logged.
- */
+/* Creates a queue of *size receives, at least `least`; *size is then the granted number. 0 or
+ * -errno, logged. */
 static int vb_srq_create(const struct vb_domain *domain, void *context, uint32_t *size,
                          uint32_t least, struct ibv_srq **srq)
 {

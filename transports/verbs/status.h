@@ -19,7 +19,7 @@ struct vb_status {
 
 /* A table's entry of one code and its name. */
 #define NAMED(code) code, #code
-/* Of a table that ends with an entry of code -1, for all others. */
+/* Finds the entry of a status in a table that ends with code -1, which stands for all others. */
 const struct vb_status *vb_status_find(const struct vb_status *table, int code);
 /* Never NULL. */
 const struct vb_status *vb_wc_status(int status);

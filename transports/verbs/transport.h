@@ -155,7 +155,7 @@ struct pst_device {
   struct vb_counters port_before, port_now; /* when it was opened, and when last asked */
   bool has_told_slow;                       /* rc_tell_slow() */
   atomic_bool has_lost_peer;                /* an endpoint failed, or its hello found nobody */
-  pthread_mutex_t events;                   /* who reads the asynchronous ones */
+  pthread_mutex_t events;                   /* held by the reader of the asynchronous events */
   _Atomic uint64_t events_ns;               /* when that was last done by a worker that polls */
   struct pst_worker *workers;               /* that are open; under `events` */
   _Atomic bool is_lost;

@@ -11,7 +11,7 @@
 
 #include "request.h"
 
-/* Of an endpoint, while a row is built; and the registration that its requests named last. */
+/* State of an endpoint while a row is built, and the registration that its requests named last. */
 struct row {
   const struct vb_domain *local;
   struct ibv_send_wr *wrs;

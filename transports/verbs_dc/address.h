@@ -30,7 +30,8 @@ struct dc_blob {
   uint32_t heard;
 };
 
-/* 13 bits that tell a peer's hello from a stranger's, who knows our key but not that address. */
+/* 13 bits that tell a peer's hello from that of a stranger, which knows our key but not that
+ * address. */
 uint32_t dc_blob_proof(const struct dc_blob *blob);
 /* Writes the address as it travels. */
 void dc_blob_write(const struct dc_blob *blob, uint8_t bytes[DC_BLOB_BYTES]);

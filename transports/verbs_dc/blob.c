@@ -16,7 +16,7 @@ static const struct vb_blob_field fields[] = {
     FIELD(payload_max), FIELD(credits), FIELD(messages),  FIELD(heard),
 };
 
-/* Of the byte before them, from bit 0. */
+/* Bits of the byte before them, from bit 0. */
 static const size_t flags[] = {
     offsetof(struct dc_blob, is_ethernet),
     offsetof(struct dc_blob, is_sender),

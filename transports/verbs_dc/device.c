@@ -85,7 +85,7 @@ static void dc_device_read_depth(struct dc_device *dc)
     dc->device.capabilities &= ~(uint64_t)(PST_CAP_READ | PST_CAP_WRITE | PST_CAP_ATOMIC);
 }
 
-/* Of an initiator, as many as there are probes at a time. */
+/* Looks for DCI streams: an initiator needs as many as there are probes at a time. */
 static void dc_device_find_streams(struct dc_device *dc, const struct pst_options *options)
 {
   struct mlx5dv_context asked = {.comp_mask = MLX5DV_CONTEXT_MASK_DCI_STREAMS};

@@ -44,7 +44,7 @@ struct dc_opened_address {
   uint8_t mtu;      /* enum ibv_mtu */
 };
 
-/* Of the peer's address, what is needed once it is connected. */
+/* The part of the peer's address that is needed once it is connected. */
 struct dc_peer {
   uint64_t key;
   uint8_t gid[16];

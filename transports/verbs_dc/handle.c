@@ -77,7 +77,7 @@ static struct dc_handle *dc_handle_find(struct dc_device *dc, const struct ibv_a
 {
   struct dc_handle *one = *dc_handle_chain_of(dc, attr);
 
-  /* One that failed is not taken again: who comes later tries anew. */
+  /* A handle that failed is not used again: the next endpoint makes a new one. */
   while (one && (!dc_handle_is_same(&one->attr, attr) || one->is_stale ||
                  memcmp(one->gid, gid, sizeof(one->gid)) != 0 ||
                  atomic_load_explicit(&one->state, memory_order_acquire) == DC_HANDLE_FAILED))

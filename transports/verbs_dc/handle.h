@@ -24,7 +24,8 @@ enum dc_handle_state { DC_HANDLE_MAKING, DC_HANDLE_READY, DC_HANDLE_FAILED };
 
 /* To the peer, made off this thread: transport->notice() follows. 0 or -ENOMEM. */
 int dc_handle_take(struct dc_endpoint *dc, const struct dc_blob *to);
-/* That peer did not answer: whoever connects to its port from now on has the address resolved. */
+/* That peer did not answer: the next endpoint that connects to its port has the address resolved
+ * anew. */
 void dc_handle_doubt(struct dc_endpoint *dc);
 void dc_handle_give(struct dc_endpoint *dc);
 /* One that has been taken; NULL: nothing happens. */

@@ -231,7 +231,8 @@ static bool dc_poll_take_messages(struct dc_endpoint *dc, const struct ibv_wc *w
   return true;
 }
 
-/* Who says more than hello has heard ours. False: it is a stranger's, before the peer's hello. */
+/* A peer that sends any other word has received our hello. False: the word is a stranger's, before
+ * the peer's hello. */
 static bool dc_poll_hear(struct dc_endpoint *dc, const struct ibv_wc *wc)
 {
   const uint32_t said = be32toh(wc->imm_data) & 0xffff;

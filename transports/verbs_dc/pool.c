@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The pool of initiators (DCI) of a worker. Who has requests to post takes one and holds it until
- * all of them are done; who finds none waits, and those that wait are served in their order.
- */
+/* The pool of initiators (DCI) of a worker. An endpoint that has requests to post takes one, and
+ * holds it until all of them are done. Endpoints that find none wait, and are served in their
+ * order. */
 #include <endian.h>
 #include <stdio.h>
 

@@ -20,7 +20,7 @@ struct dc_endpoint;
 #define DC_BACKOFFS 7u     /* of probes: each but the first is twice the one before */
 #define DC_PEER_CHAINS 1024u
 
-/* Of endpoints that wait for an initiator; each in the order in which they came. */
+/* Lines of endpoints that wait for an initiator, each in the order in which they came. */
 enum dc_line {
   DC_ANSWERED, /* a probe, or said hello: these go first, and may have the reserve */
   DC_ASKING,
@@ -41,7 +41,7 @@ struct dc_initiator {
   struct vb_send_queue kept; /* requests as they were posted, until they are done */
   uint8_t rd_atomic;
   bool is_reserve;  /* of those that have answered a probe */
-  bool is_broken;   /* it could not be set up again: whoever takes it tries once more */
+  bool is_broken;   /* it could not be set up again: the next one that takes it tries once more */
   bool is_flushing; /* its stream has failed, and requests of it are still to be flushed */
   uint16_t stream;  /* of its requests */
   struct dc_initiator *next_free;

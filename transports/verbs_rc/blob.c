@@ -35,7 +35,7 @@ static const struct vb_blob_field fields[] = {
     FIELD(has_runs),
 };
 
-/* Of the byte before them, from bit 0. */
+/* Bits of the byte before them, from bit 0. */
 static const size_t flags[] = {
     offsetof(struct rc_blob, is_ethernet), offsetof(struct rc_blob, is_sender),
     offsetof(struct rc_blob, is_receiver), offsetof(struct rc_blob, is_rma),

@@ -28,7 +28,7 @@ static inline struct rc_cm_worker *rc_cm_of(const struct pst_worker *worker)
 int rc_cm_check(const struct pst_device *device);
 int rc_cm_worker_open(struct pst_worker *worker, uint32_t index);
 void rc_cm_worker_close(struct pst_worker *worker);
-/* Of a RoCE GID. */
+/* The socket address of a RoCE GID. */
 struct sockaddr *rc_cm_address(const struct pst_endpoint *endpoint, const uint8_t gid[16],
                                uint16_t port, struct sockaddr_storage *to);
 /* The kernel finds a device by the address; it has to be the one that the queue pairs are on. */

@@ -71,7 +71,7 @@ static void rc_completion_refused_at(struct pst_endpoint *endpoint, struct rc_la
   endpoint->sq.first_error = -EACCES;
 }
 
-/* Of one in error that cannot be undone by a new connection. */
+/* Handles a completion in error that a new connection cannot undo. */
 static void rc_completion_failed_by(struct pst_endpoint *endpoint, struct rc_lane *lane,
                                     bool is_met, const struct ibv_wc *wc)
 {
@@ -192,7 +192,7 @@ static void rc_completion_hear(struct pst_endpoint *endpoint, struct rc_lane *by
       rc_reconnect_met(endpoint, by);
     return;
   }
-  /* Who says anything else has met this end on all of them. */
+  /* A peer that sends anything but a hello has met this end on all queue pairs. */
   for (struct rc_lane *lane = endpoint->rc->lanes; !is_hello && lane < rc_lanes_end(endpoint);
        lane++)
     if (lane->peer == RC_PEER_SILENT)

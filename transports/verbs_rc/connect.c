@@ -190,7 +190,8 @@ bool rc_says_hello(const struct pst_endpoint *endpoint)
   const struct rc_blob *own = &endpoint->rc->own, *peer = &endpoint->rc->peer;
   int order = memcmp(own->gid, peer->gid, sizeof(own->gid));
 
-  /* By rdma_cm who connects: the other one is ready before the kernel tells this one that it is. */
+  /* With rdma_cm the end that connects begins: the other one is ready before the kernel tells this
+   * end so. */
   if (endpoint->rc->cm && own->is_sender != own->is_receiver)
     return own->is_sender;
   return order ? order < 0 : own->qps[0].qpn < peer->qps[0].qpn;

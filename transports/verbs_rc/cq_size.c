@@ -9,7 +9,7 @@
 #define CQ_LEAST 1024u
 #define CQ_PEERS 16384u /* of peers that may never come: 1 MiB of mlx5's */
 
-/* Of an endpoint with these parts, of which one that receives has `share` slots. */
+/* Completions of an endpoint with these parts; one that receives has `share` slots. */
 static uint64_t rc_cq_size_completions_of(const struct pst_device *device, bool sends,
                                           bool receives, uint32_t share)
 {
@@ -29,7 +29,7 @@ static uint64_t rc_cq_size_completions_of(const struct pst_device *device, bool 
   return like.completions;
 }
 
-/* Of all endpoints; *largest: of one. */
+/* Completions of all endpoints; *largest: of the largest one. */
 static uint64_t rc_cq_size_all_of(const struct pst_device *device, uint64_t *largest)
 {
   const struct pst_plan *plan = &device->plan;

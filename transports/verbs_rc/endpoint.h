@@ -17,7 +17,7 @@
 #define RC_TURN_MAX 32u /* messages that go by one queue pair before the next one's turn */
 #define RC_RUN_GAP 64u  /* bytes between slots, at most, where runs are: slots are cache lines */
 #define RC_LANE_OWN 2u  /* a hello and a farewell under way */
-#define RC_EVENT_NS UINT64_C(500000000)  /* who knows why a queue pair failed may be late */
+#define RC_EVENT_NS UINT64_C(500000000)  /* that event may be late */
 #define RC_FLUSH_NS UINT64_C(1000000000) /* a failed queue pair may take to give all back */
 
 struct rc_cm;

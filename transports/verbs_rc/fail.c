@@ -14,7 +14,7 @@
 
 #define SHARED_FOR_NS UINT64_C(100000000)
 
-/* Who comes second of the reader and the last user frees it. */
+/* The reader and the last user both hold it; the second of them to finish frees it. */
 enum rc_baseline_state { RC_BASELINE_READING, RC_BASELINE_READ, RC_BASELINE_UNUSED };
 
 struct rc_counter_baseline {

@@ -75,7 +75,7 @@ static void rc_limits_bound_endpoints(const struct pst_device *device, struct ps
 {
   const struct ibv_device_attr *attr = &device->attr;
   const struct pst_plan *plan = &device->plan;
-  /* Of endpoints for one-sided access alone `qps` makes no more. */
+  /* `qps` adds no queue pairs to endpoints that have only one-sided access. */
   const bool has_messages = plan->senders || plan->receivers || !plan->rma;
 
   limits->device_endpoints_max = VB_WORKERS_MAX * VB_PLACES;

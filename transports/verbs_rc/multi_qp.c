@@ -20,7 +20,7 @@
 
 #define RECEIVES_MIN 4u /* hello, farewell, and as many to be late */
 
-/* Of another than the first. */
+/* The sends of a queue pair other than the first. */
 static uint32_t rc_lanes_sends_of(const struct pst_endpoint *endpoint)
 {
   return vb_smaller(endpoint->sq.requests_max,
@@ -270,8 +270,8 @@ static uint32_t rc_lanes_waiting(struct pst_endpoint *endpoint, struct rc_lane *
   return vb_smaller((*lane)->arrived_head - (*lane)->arrived_tail, *left);
 }
 
-/* Of turn `left` messages at most. False: the first of them is not as it has to be, and the
- * connection fails. */
+/* Delivers at most `left` messages of the turn. False: the first of them is not as it has to be,
+ * and the connection fails. */
 static bool rc_lanes_deliver_some(struct pst_endpoint *endpoint, struct rc_lane *lane, uint32_t n,
                                   uint32_t left, struct vb_out *out)
 {

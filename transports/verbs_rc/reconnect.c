@@ -135,7 +135,7 @@ static bool rc_reconnect_count_fenced(const struct pst_endpoint *endpoint, uint3
 const char *rc_reconnect_drop_what_arrived(struct pst_endpoint *endpoint, uint32_t by,
                                            uint32_t said)
 {
-  /* Of several queue pairs one may have been further than the send queue. */
+  /* With several queue pairs one may have been further than the send queue. */
   const uint64_t done = endpoint->lane_count > 1 ? endpoint->rc->lanes[by].done : endpoint->sq.done;
   uint32_t messages = 0, credits = 0, known = 0;
 

@@ -53,7 +53,8 @@ void rc_tell_slow(struct pst_device *device)
           : "cables and their errors (`ibqueryerrors`); routes that others fill");
 }
 
-/* Of port and host, since the device was opened; other programs' share is in them, too. */
+/* Counters of port and host since the device was opened; other programs' traffic is in them,
+ * too. */
 static void rc_stats_add_port(struct pst_counter_list *list, struct pst_device *device)
 {
   const struct vb_counters *now = &device->port_now;
@@ -156,8 +157,8 @@ static void rc_stats_time_slots(const struct pst_endpoint *endpoint, char *text,
               (unsigned long long)((bits + mbps / 2) / mbps), mbps / 1000.0);
 }
 
-/* Of messages that one packet could hold on a link that takes larger ones: the netdev's MTU has to
- * be the path's and 60 bytes of RoCE v2's headers more. */
+/* Says how many packets a message takes, if one packet of a larger MTU could hold the message. The
+ * netdev's MTU has to be that of the path and 60 bytes more, for RoCE v2's headers. */
 static void rc_stats_count_packets(const struct pst_endpoint *endpoint, uint32_t mtu_bytes,
                                    char *text, size_t size)
 {

@@ -106,7 +106,7 @@ struct cm_id {
 
   uint8_t tos, ack_timeout;
 
-  /* Of the program's threads. */
+  /* Used by the program's threads. */
   struct cm_device *device;
   bool is_sync, has_connect_error;
   struct ibv_qp_init_attr *qp_init_attr;

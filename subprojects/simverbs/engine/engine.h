@@ -181,7 +181,7 @@ void sim_qp_fail(struct fab_qp *qp);
 void sim_cq_fail(struct fab_cq *cq);
 /* What a dead holder of the QP's lock left behind. */
 void sim_qp_repair(struct fab_qp *qp);
-/* Of a shared queue's lock. */
+/* Repairs the lock of a shared queue. */
 void sim_srq_repair(struct fab_srq *srq);
 /* Before a receive is taken off its queue: so that its completion is not lost with whoever does
  * it. */
@@ -200,8 +200,8 @@ void sim_nic_stop(void);
 /* ---- strict mode ---- */
 void sim_strict_posted(struct sim_qp *qp, struct sim_slot *slot);
 void sim_strict_polled(const struct sim_cqe *cqe);
-/* Of a receive as it is posted, and as bytes come to it; `view` has its owner, device and domain.
- */
+/* Strict mode: a receive is posted, and bytes come to it. `view` has its owner, device and
+ * domain. */
 void sim_strict_recv_posted(const struct fab_qp *view, struct fab_recv *recv);
 void sim_strict_recv_taken(const struct fab_qp *view, const struct fab_recv *recv);
 /* As the process ends. */

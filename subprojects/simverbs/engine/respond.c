@@ -278,7 +278,7 @@ static struct sim_outcome sim_respond_reach(struct fab_qp *to, const struct sim_
   return status ? sim_respond_refuse(to, status) : sim_respond_done(0);
 }
 
-/* Of a READ or an atomic, which passes no WRITE on its way. */
+/* A READ or an atomic, which passes no WRITE on its way. */
 static struct sim_outcome sim_respond_reach_again(struct fab_qp *to,
                                                   const struct sim_message *message,
                                                   uint32_t access, struct fab_mr **mr,

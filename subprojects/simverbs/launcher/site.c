@@ -31,7 +31,7 @@ static void site_folder_path(unsigned i, char path[PATH_MAX])
   snprintf(path, PATH_MAX, "%s/simverbs-%u", site_base_folder(i), (unsigned)getuid());
 }
 
-/* Of this user, and nobody else can write to it. */
+/* True if the folder is this user's and nobody else can write to it. */
 static bool site_is_safe(const char *path)
 {
   struct stat st;

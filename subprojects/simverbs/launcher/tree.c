@@ -174,7 +174,7 @@ static void tree_report_syntax(const struct reader *reader, const yaml_parser_t 
                  parser->problem ? parser->problem : "unreadable");
 }
 
-/* Of the next document. NULL at the end, or with a finding. */
+/* Reads the next document. Returns NULL at the end, or with a finding. */
 static struct node *tree_read_document(struct reader *reader, yaml_parser_t *parser)
 {
   struct node *root = NULL;

@@ -33,7 +33,7 @@ static uint64_t sim_wqe_all_ops(enum sim_qp_kind kind)
   return kind == SIM_UD ? IBV_QP_EX_WITH_SEND : UINT64_MAX;
 }
 
-/* Of a request, before its data. */
+/* Bytes of a request before its data. */
 static uint32_t sim_wqe_overhead(enum sim_qp_kind kind, uint64_t ops)
 {
   uint32_t size = CTRL;

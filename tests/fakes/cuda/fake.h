@@ -154,7 +154,7 @@ cuda_status fake_usable(void);
 uint8_t *fake_bytes(uint64_t address, uint64_t length);
 /* As the device has it, what the CPU has at `address`; the mutex is held. */
 uint64_t fake_seen(uint64_t address);
-/* Of which device's bytes the memfd is, as this process numbers it, or -1: not seen. */
+/* The device whose bytes the memfd has, as this process numbers it; -1: not seen. */
 int fake_device_of(int fd);
 int fake_bytes_new(uint64_t length, int device);
 /* nic.c. Where others write by a dma-buf; the mutex is held. -1: no memory. */

@@ -405,7 +405,7 @@ cuda_status fake_MemHostUnregister(void *address)
   return status == CUDA_INVALID_VALUE ? CUDA_NOT_REGISTERED : status;
 }
 
-/* Of host and managed memory the address may be either side's. */
+/* The address of host and managed memory may be either side's. */
 cuda_status fake_PointerGetAttribute(void *value, int attribute, cuda_pointer address)
 {
   cuda_status status = fake_usable();

@@ -148,7 +148,7 @@ FAKED int madvise(void *at, size_t bytes, int advice)
   return is_aligned(at) ? (int)syscall(SYS_madvise, at, whole(bytes), advice) : refused(EINVAL);
 }
 
-/* Of a page that ends within the C library's heap, a part is enough. */
+/* A part is enough of a page that ends within the C library's heap. */
 static bool is_mapped(char *at)
 {
   bool mapped = false;
