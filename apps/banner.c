@@ -29,8 +29,8 @@ static void banner_warn_of_loss(const struct flow *flow, const struct pst_stats 
     return; /* it cannot be known here */
   snprintf(key, sizeof(key), "streams.%s", flow->name);
   app_log_warn(FINDING_NO_MAX_LOSS, key,
-               "%s: this transport may lose messages, and no bound says how many: without "
-               "expect: {max_loss: 1%%} part of them may be lost with exit status 0",
+               "%s: this transport may lose messages, and no `expect` limits the loss: the exit "
+               "status is 0 however many are lost; write expect: {max_loss: 1%%}",
                flow->name);
 }
 

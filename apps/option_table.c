@@ -36,7 +36,8 @@ const struct option_word app_option_words[] = {
     {OPTION_BENCH, KEY_BENCH + BENCH_CPU, "cpu", "A[,B]",
      "pin the thread of this end to CPU A, and that of the other end to B if it is on this host"},
     {OPTION_BENCH, KEY_BENCH + BENCH_TOUCH, "touch", "yes|no",
-     "send, read: read one cache line of each message where it arrived (default: yes, where the CPU "
+     "send, read: read one cache line of each message where it arrived (default: yes, where the "
+     "CPU "
      "can reach that memory)"},
     {OPTION_BENCH, KEY_BENCH + BENCH_HOLD, "hold", "TIME",
      "send: keep each message for TIME, as a consumer does, before its slot is free again"},
@@ -45,7 +46,7 @@ const struct option_word app_option_words[] = {
     {OPTION_BENCH, KEY_BENCH + BENCH_IN_PROCESS, "in-process", NULL,
      "run both ends as two threads of one process"},
     {OPTION_BENCH, KEY_BENCH + BENCH_SERVER, "server", NULL,
-     "be the other end, and serve clients one after the other"},
+     "be the server, for one client after the other"},
     {OPTION_BENCH, KEY_BENCH + BENCH_ONCE, "once", NULL, "with --server: end after one client"},
     {OPTION_BENCH, KEY_BENCH + BENCH_INSECURE, "insecure", NULL,
      "allow a HOST beyond this machine, and other users of this one; nothing is authenticated or "
@@ -56,7 +57,8 @@ const struct option_word app_option_words[] = {
      "be one rank of a job, and measure each pair of its ranks"},
     {OPTION_BENCH, KEY_ENDPOINT, "endpoint", "LIST",
      "all-pairs: an adapter, GPU or CPU of this rank, as in "
-     "address=ib0,cpu=8,transport.device=mlx5_0,memory.device=0; address is an interface, a network "
+     "address=ib0,cpu=8,transport.device=mlx5_0,memory.device=0; address is an interface, a "
+     "network "
      "(10.1.0.0/16) or an address; may be repeated: each one is measured",
      true},
     {OPTION_BENCH, KEY_BENCH + BENCH_EXCHANGE, "exchange", "DIR",
@@ -85,7 +87,8 @@ const struct option_word app_option_words[] = {
     {OPTION_HARDWARE, KEY_HARDWARE + HARDWARE_CHECK, "check", "LIST",
      "only these checks, as in stream,bench; the check `address` always runs first"},
     {OPTION_HARDWARE, KEY_BENCH + BENCH_PATH, "path", "PATH",
-     "the path that messages of the check stream must take: auto, direct, mapped or staged (default: auto)"},
+     "the path that messages of the check stream must take: auto, direct, mapped or staged "
+     "(default: auto)"},
     {OPTION_HARDWARE, KEY_LONG, "duration", "TIME", "time of each measurement (default: 250ms)"},
     {OPTION_HARDWARE, KEY_HARDWARE + HARDWARE_LIMIT, "limit", "TIME",
      "kill a program that takes TIME longer than what it measures (default: 60s)"},
@@ -94,7 +97,7 @@ const struct option_word app_option_words[] = {
     {OPTION_HARDWARE, KEY_HARDWARE + HARDWARE_READDRESS, "readdress", "COMMAND",
      "a shell command that gives the server's port another address; runs between two requests"},
     {OPTION_HARDWARE, KEY_BENCH + BENCH_SERVER, "server", NULL,
-     "be the other end, and serve clients one after the other"},
+     "be the server, for one client after the other"},
     {OPTION_HARDWARE, KEY_BENCH + BENCH_ONCE, "once", NULL, "with --server: end after one client"},
     {OPTION_HARDWARE, KEY_BENCH + BENCH_INSECURE, "insecure", NULL,
      "allow a HOST beyond this machine, and other users of this one; nothing is authenticated or "
@@ -113,7 +116,8 @@ const struct option_word app_option_words[] = {
      "where messages go: memory or a file (default: host), or an adapter"},
     {OPTION_INIT, KEY_TOPO + INIT_PEER, "peer", "HOST", "send: address of the receiver"},
     {OPTION_INIT, KEY_TOPO + INIT_TRANSPORT, "transport", "NAME",
-     "udp, ethernet, verbs_rc or ucx (default: verbs_rc between hosts where the adapter has an RDMA "
+     "udp, ethernet, verbs_rc or ucx (default: verbs_rc between hosts where the adapter has an "
+     "RDMA "
      "device, else udp)"},
     {OPTION_INIT, KEY_TOPO + INIT_RATE, "rate", "RATE",
      "rate of the stream, as in 10Gbps (default: 80% of the link)"},

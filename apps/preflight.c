@@ -93,8 +93,8 @@ static void preflight_source(const struct preflight *flight)
   bool once = preflight_is_special(params.file) && !preflight_is_kind(params.file, S_IFBLK);
   if (once && strcmp(type, "pcap") == 0)
     app_log_fail(flight->error, PST_EXIT_USAGE, -ESPIPE,
-                 "stream '%s': source file %s is no regular file, and a capture is read from its "
-                 "beginning twice; copy it to a file",
+                 "stream '%s': source file %s is not a regular file, and a capture is read twice "
+                 "from its beginning; copy it to a file",
                  flight->stream, params.file);
   else if (once && params.loop)
     app_log_fail(flight->error, PST_EXIT_USAGE, -ESPIPE,

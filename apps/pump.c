@@ -234,7 +234,7 @@ static void pump_receiver_took(struct flow *flow, int taken, int released)
 
   if (taken == 0 && released < 0)
     taken = app_log_fail(&receiver->error, PST_EXIT_FAILED, released,
-                         "stream '%s': messages cannot be given back: %s", flow->name,
+                         "stream '%s': messages cannot be released: %s", flow->name,
                          strerror(-released));
   if (taken < 0)
     pump_receiver_broken(flow);

@@ -101,10 +101,10 @@ static void report_judge_side(struct judged *judged, const struct pst_stats *sta
                       flow->runner->said_waiting);
     flow->runner->said_waiting = true;
   } else if (stats->state != PST_STATE_ENDED && !flow->receiver.cut) {
-    snprintf(why, sizeof(why),
-             "%s: the peer did not agree on the end in time; what was under way is not accounted "
-             "for",
-             side);
+    snprintf(
+        why, sizeof(why),
+        "%s: the peer did not confirm the end in time; messages on their way are not accounted for",
+        side);
     report_set_failed(judged, PST_EXIT_FAILED, FINDING_PEER, side, why, false);
   }
 }

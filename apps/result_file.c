@@ -133,17 +133,17 @@ static const char *result_file_holds_other_data(int fd)
   struct stat st;
 
   if (fd < 0)
-    return fd == -ENOENT ? NULL : "cannot be read, so that nothing tells whether it is a result";
+    return fd == -ENOENT ? NULL : "cannot be read, so it is unknown whether it is a result";
   bool is = fstat(fd, &st) == 0 && S_ISREG(st.st_mode) &&
             (st.st_size == 0 || result_file_is_result(fd, (size_t)st.st_size));
 
-  return is ? NULL : "exists and is no result of a command, which the result would replace";
+  return is ? NULL : "exists and is not the result of a command";
 }
 
 static int result_file_refuse(const char *path, const char *why)
 {
   return app_log_fail(NULL, PST_EXIT_USAGE, -EEXIST,
-                      "--json: %s %s, which the result would replace; name another file", path,
+                      "--json: %s %s, and the new result would replace it; name another file", path,
                       why);
 }
 

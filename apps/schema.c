@@ -249,20 +249,20 @@ static void schema_check_kinds(const struct pst_config_stream *stream, const cha
                    "write \"source: {type: pcap, file: PATH}\" under \"sender\", or another sink",
                    source);
   if (strcmp(sink, sink_types[SINK_PCAP]) == 0 && (stream->lacks & PST_CAP_META) != 0)
-    stream->report(stream, "receiver.sink",
-                   "sink: pcap needs the times of capture, which transport %s does not have as it "
-                   "is set up; use loopback, or \"sink: {type: file, file: PATH}\"",
-                   stream->transport);
+    stream->report(
+        stream, "receiver.sink",
+        "sink: pcap needs the times of capture, which transport %s does not have with these options; use loopback, or \"sink: {type: file, file: PATH}\"",
+        stream->transport);
 }
 
 /* What needs a word from the other side. */
 static void schema_check_foreign(const struct pst_config_stream *stream, const char *sink)
 {
   if (strcmp(sink, sink_types[SINK_VERIFY]) == 0)
-    stream->report(stream, "receiver.sink",
-                   "sink: verify needs the sender's word which pattern it makes, and there is none "
-                   "with \"control: none\"; write \"sink: discard\" or \"sink: {type: file, file: "
-                   "PATH}\" under \"receiver\"");
+    stream->report(
+        stream, "receiver.sink",
+        "sink: verify needs the parameters of the sender's pattern, which do not come with \"control: none\"; write \"sink: discard\" or \"sink: {type: file, file: "
+        "PATH}\" under \"receiver\"");
   else if (strcmp(sink, sink_types[SINK_PCAP]) == 0)
     stream->report(stream, "receiver.sink",
                    "sink: pcap needs the times of capture and the link type from a sender with "

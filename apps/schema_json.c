@@ -424,8 +424,9 @@ const struct command app_command_schema = {
     .summary = "print a JSON Schema of configuration files, for editors",
     .help =
         "Prints a JSON Schema (draft 2020-12) of configuration files: every key with its type,\n"
-        "range, default and description, and the options of each plugin that is found. Editors\n"
-        "complete and check by it. `penstock check` also checks how values fit together.\n"
+        "range, default and description, and the options of each plugin that is found. "
+        "Editors\nuse it to complete and check keys. `penstock check` also checks how values fit "
+        "together.\n"
         "\n"
         "Examples:\n"
         "  penstock schema > penstock.schema.json\n"

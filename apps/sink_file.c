@@ -91,8 +91,8 @@ static int sink_file_beyond_files(const struct file *file, const struct pst_view
 {
   return app_log_fail(error, PST_EXIT_FAILED, -EFBIG,
                       "stream '%s': message %" PRIu64 " came where %" PRIu64
-                      " was due, and its place lies beyond what a file can have; look at what the "
-                      "sender numbers",
+                      " was due, and its place lies beyond the largest size of a file; check the "
+                      "sequence numbers that the sender writes",
                       file->to.stream, view->sequence, file->next);
 }
 

@@ -153,8 +153,8 @@ static int stream_open_check_sink(struct flow *flow)
       !(stats.capabilities & (PST_CAP_SEQUENCE | PST_CAP_RELIABLE)))
     app_log_warn(
         FINDING_UNNUMBERED, NULL,
-        "stream '%s': its transport has no sequence numbers, so that `sink: verify` takes "
-        "messages behind a lost one for corrupted ones; set framing: sequence, or sink: discard",
+        "stream '%s': its transport has no sequence numbers, so that `sink: verify` takes messages "
+        "after a lost one for corrupted ones; set framing: sequence, or sink: discard",
         flow->name);
   if (!flow->receiver.sink.ops->meta || (stats.capabilities & PST_CAP_META))
     return 0;

@@ -453,14 +453,16 @@ const struct command app_command_bench = {
     .summary = "measure message rate, bandwidth and latency of a transport and a memory",
     .help =
         "Without HOST the ends are two processes here, or with --in-process two threads. With\n"
-        "HOST[:PORT] this end is the client of a `penstock bench --server [ADDRESS][:PORT]` there.\n"
-        "The server needs the same --transport; the client decides everything else. Either may start\n"
+        "HOST[:PORT] this end is the client of a `penstock bench --server [ADDRESS][:PORT]` "
+        "there.\n"
+        "The server needs the same --transport; the client decides everything else. Either may "
+        "start\n"
         "first. The table goes to standard output. ^C before its last row ends with status 1.\n"
         "\n"
-        "With --all-pairs a launcher (srun, mpirun) starts the command once a rank. The ranks find\n"
-        "each other by PMIx or by --exchange, and measure each pair of them, in both directions.\n"
-        "Rank 0 prints the matrix. One size (default: 1MiB), one operation (default: send), and the\n"
-        "bandwidth, or with --latency the latency, are measured.\n"
+        "With --all-pairs a launcher (srun, mpirun) starts the command once a rank. The ranks "
+        "find\neach other by PMIx or by --exchange, and measure each pair of them, in both "
+        "directions.\nRank 0 prints the matrix. A job measures one size (default: 1MiB) and one "
+        "operation\n(default: send), and its bandwidth, or with --latency its latency.\n"
         "\n"
         "Examples:\n"
         "  penstock bench --transport loopback --memory host\n"
@@ -472,7 +474,8 @@ const struct command app_command_bench = {
         "  penstock bench --server --transport loopback --memory host\n"
         "  penstock bench --transport loopback --memory host 127.0.0.1\n"
         "      The same as server and client.\n"
-        "  srun --mpi=pmix penstock bench --all-pairs --insecure --transport verbs_rc --memory cuda \\\n"
+        "  srun --mpi=pmix penstock bench --all-pairs --insecure --transport verbs_rc --memory "
+        "cuda \\\n"
         "    --endpoint address=ib0\n"
         "      Measures each pair of ranks, and names slow ranks and links.",
     .is_silent = bench_all_pairs_is_silent,

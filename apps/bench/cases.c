@@ -253,16 +253,18 @@ static int bench_cases_check_pairs(const struct reader *reader)
   if (!plan->all_pairs)
     return 0;
   if (plan->host || plan->server || plan->in_process)
-    return app_arguments_wrong(reader->command,
-                               "--all-pairs has ranks: no HOST, no --server, no --in-process");
+    return app_arguments_wrong(
+        reader->command,
+        "--all-pairs finds its ranks by the launcher: it takes no HOST, --server or --in-process");
   if (words[BENCH_CSV])
-    return app_arguments_wrong(reader->command, "--csv is not for --all-pairs; --json has all");
+    return app_arguments_wrong(reader->command,
+                               "--csv does not go with --all-pairs; use --json FILE");
   if ((words[BENCH_OP] && strpbrk(words[BENCH_OP], ",")) || plan->size_count > 1)
     return app_arguments_wrong(reader->command, "--all-pairs measures one --op and one --size");
   if ((words[BENCH_RANK] || words[BENCH_RANKS]) && !words[BENCH_EXCHANGE])
-    return app_arguments_wrong(reader->command,
-                               "--rank and --ranks are for --exchange: a launcher with PMIx says "
-                               "them itself");
+    return app_arguments_wrong(
+        reader->command,
+        "--rank and --ranks are for --exchange; without it the launcher provides both by PMIx");
   if (words[BENCH_WAIT] &&
       (app_arguments_duration(words[BENCH_WAIT], &plan->wait_ns) < 0 || plan->wait_ns == 0))
     return app_arguments_wrong(reader->command, "--wait '%s' is not a time; write 60s, 5min",
@@ -294,16 +296,16 @@ static int bench_cases_check_together(const struct reader *reader)
     return app_arguments_wrong(reader->command, "--hold is for the bandwidth of send");
   if (plan->verify && words[BENCH_PLACES])
     return app_arguments_wrong(
-        reader->command, "--places is not for --verify: each transfer that is verified has a place "
-                         "of its own");
+        reader->command,
+        "--places does not go with --verify, which gives each transfer a place of its own");
   if (plan->ops != 0 && (plan->ops & 1u << BENCH_SEND) == 0 &&
       (words[BENCH_RING] || words[BENCH_PATH]))
     return app_arguments_wrong(
         reader->command, "--ring and --path are for send: write and read have --depth, and reach "
                          "their regions without staging");
   if (plan->in_process && (plan->server || plan->host))
-    return app_arguments_wrong(reader->command,
-                               "--in-process has both ends here: no HOST, no --server");
+    return app_arguments_wrong(
+        reader->command, "--in-process runs both ends here: it takes no HOST and no --server");
   if (plan->once && !plan->server)
     return app_arguments_wrong(reader->command, "--once is for --server");
   if (!plan->server)
@@ -453,7 +455,7 @@ static int bench_cases_read_uint(struct json_object *from, const char *key, uint
 
   if (!json_object_object_get_ex(from, key, &member) ||
       !json_object_is_type(member, json_type_int)) {
-    snprintf(why, size, "%s is missing or no whole number", key);
+    snprintf(why, size, "%s is missing, or is not a whole number", key);
     return -EPROTO;
   }
   /* json-c cuts a number to the type that is asked for: a negative one to 0. */
@@ -473,7 +475,7 @@ static int bench_cases_read_name(struct json_object *from, const char *key,
   *index = bench_cases_index_of(bench_link_text(from, key), names);
   if (*index >= 0)
     return 0;
-  snprintf(why, size, "%s is none that this server knows", key);
+  snprintf(why, size, "%s is missing, or has a value that this server does not know", key);
   return -EPROTO;
 }
 
@@ -484,7 +486,7 @@ static int bench_cases_read_bool(struct json_object *from, const char *key, bool
 
   if (!json_object_object_get_ex(from, key, &member) ||
       !json_object_is_type(member, json_type_boolean)) {
-    snprintf(why, size, "%s is missing or neither true nor false", key);
+    snprintf(why, size, "%s is missing, or is neither true nor false", key);
     return -EPROTO;
   }
   *value = json_object_get_boolean(member);
@@ -504,7 +506,7 @@ static int bench_cases_read_token(struct json_object *from, char token[BENCH_TOK
   if (length == 0 || length >= BENCH_TOKEN_MAX ||
       !json_object_object_get_ex(from, "token", &member) ||
       (size_t)json_object_get_string_len(member) != length) {
-    snprintf(why, size, "token is missing or not of 1 to %d hex digits", BENCH_TOKEN_MAX - 1);
+    snprintf(why, size, "token is missing, or is not 1 to %d hex digits", BENCH_TOKEN_MAX - 1);
     return -EPROTO;
   }
   memcpy(token, text, length + 1);
@@ -520,7 +522,7 @@ int bench_case_read(struct json_object *from, struct bench_case *c, char *why, s
   int op = 0, measure = 0;
 
   if (!json_object_is_type(from, json_type_object)) {
-    snprintf(why, size, "the case is no object");
+    snprintf(why, size, "the request is not a JSON object");
     return -EPROTO;
   }
   if (bench_cases_read_name(from, "op", op_names, &op, why, size) < 0 ||
@@ -540,7 +542,7 @@ int bench_case_read(struct json_object *from, struct bench_case *c, char *why, s
     return -EPROTO;
   in.op = (enum bench_op)(op + 1);
   if (places && (in.verify || !bench_is_one_sided(in.op))) {
-    snprintf(why, size, "places is for what is one-sided and not verified");
+    snprintf(why, size, "places is for write and read without verify");
     return -EPROTO;
   }
   if (in.size * (places ? places : ring) > BENCH_BYTES_MAX) {
@@ -549,7 +551,7 @@ int bench_case_read(struct json_object *from, struct bench_case *c, char *why, s
     return -EPROTO;
   }
   if (ring < 2 && !bench_is_one_sided(in.op)) {
-    snprintf(why, size, "ring_slots is 1, and a ring has 2 at least");
+    snprintf(why, size, "ring_slots is 1; a ring has at least 2");
     return -EPROTO;
   }
   if (measure + 1 == MEASURE_LATENCY && port == 0 && !bench_is_one_sided(in.op)) {

@@ -44,8 +44,8 @@ static int bench_link_whole_address(const char *command, const char *where, uint
       (parts.port &&
        (parts.port[0] == '\0' || strtoul(parts.port, &end, 10) > UINT16_MAX || *end != '\0')))
     return app_log_fail(error, PST_EXIT_USAGE, -EINVAL,
-                        "%s: '%.256s' is no address; write HOST, HOST:PORT or [IPV6]:PORT", command,
-                        where);
+                        "%s: '%.256s' is not an address; write HOST, HOST:PORT or [IPV6]:PORT",
+                        command, where);
   const bool is_v6 = memchr(parts.host, ':', parts.host_length) != NULL;
   int used =
       snprintf(address, size, is_v6 ? "[%.*s]:" : "%.*s:", (int)parts.host_length, parts.host);
@@ -213,7 +213,7 @@ static void bench_link_hear(struct control_link *link, const struct pst_node_eve
     return;
   }
   bench_link_hang_up(link, -EPROTO,
-                     object ? "it sent more than it was asked for" : "a message is no object");
+                     object ? "it sent more than was requested" : "a message is not a JSON object");
   json_object_put(object);
 }
 
@@ -383,10 +383,11 @@ static int bench_link_wait_for_server(struct control_link *link, const char *com
                         command, where, strerror(-rc), command);
   const bool is_silent = rc == -ECONNRESET || rc == -ETIMEDOUT;
   if (is_silent && !strstr(link->text, " says: "))
-    return app_log_fail(error, PST_EXIT_FAILED, rc,
-                        "%s: no link to the server: %s; is a `penstock %s --server` running there?",
-                        command, link->text, command);
-  return app_log_fail(error, PST_EXIT_FAILED, rc, "%s: no link to the server: %s", command,
+    return app_log_fail(
+        error, PST_EXIT_FAILED, rc,
+        "%s: cannot talk to the server: %s; is a `penstock %s --server` running there?", command,
+        link->text, command);
+  return app_log_fail(error, PST_EXIT_FAILED, rc, "%s: cannot talk to the server: %s", command,
                       link->text);
 }
 

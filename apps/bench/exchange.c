@@ -77,12 +77,14 @@ static int bench_exchange_open_folder(const struct arguments *arguments, const c
       !bench_exchange_number(written ? written : bench_exchange_variable(true), BENCH_RANKS_MAX,
                              &exchange->ranks))
     return app_log_fail(error, PST_EXIT_USAGE, -EINVAL,
-                        "bench: --exchange: neither a launcher nor --rank N --ranks M says which "
-                        "of how many ranks this is; N is less than M, and M at most %u",
+                        "bench: --exchange: the rank of this process is unknown: no launcher sets "
+                        "it; give --rank N --ranks M, with N below M and M at most %u",
                         BENCH_RANKS_MAX);
   if (strlen(folder) > sizeof(exchange->path) / 2)
-    return app_log_fail(error, PST_EXIT_USAGE, -ENAMETOOLONG, "bench: --exchange: %.60s... is long",
-                        folder);
+    return app_log_fail(
+        error, PST_EXIT_USAGE, -ENAMETOOLONG,
+        "bench: --exchange: the path %.60s... is too long; name a folder with a shorter one",
+        folder);
   if (stat(folder, &status) < 0 || !S_ISDIR(status.st_mode))
     return app_log_fail(error, PST_EXIT_USAGE, -ENOTDIR,
                         "bench: --exchange %s: there is no such folder; make one that all ranks "
@@ -113,9 +115,10 @@ int bench_exchange_open(const struct arguments *arguments, struct exchange *exch
   }
   if (rc == 0 && (exchange->ranks < 2 || exchange->ranks > BENCH_RANKS_MAX ||
                   exchange->rank >= exchange->ranks))
-    rc = app_log_fail(error, PST_EXIT_USAGE, -EINVAL,
-                      "bench: --all-pairs: rank %u of %u cannot be; it takes 2 to %u ranks",
-                      exchange->rank, exchange->ranks, BENCH_RANKS_MAX);
+    rc = app_log_fail(
+        error, PST_EXIT_USAGE, -EINVAL,
+        "bench: --all-pairs: rank %u of %u is not possible; --all-pairs takes 2 to %u ranks",
+        exchange->rank, exchange->ranks, BENCH_RANKS_MAX);
   return rc;
 }
 
@@ -149,8 +152,9 @@ int bench_exchange_put(struct exchange *exchange, const char *text, struct pst_e
   if (rc == 0)
     return 0;
   if (exchange->pmix)
-    return app_log_fail(error, PST_EXIT_FAILED, rc,
-                        "bench: the launcher's key-value exchange takes nothing");
+    return app_log_fail(
+        error, PST_EXIT_FAILED, rc,
+        "bench: the launcher's key-value exchange does not take this rank's address");
   return app_log_fail(error, PST_EXIT_FAILED, rc, "bench: %s: %s", exchange->path, strerror(-rc));
 }
 
@@ -181,9 +185,11 @@ int bench_exchange_get(struct exchange *exchange, uint64_t until_ns, char text[E
 
   if (exchange->pmix) {
     rc = bench_pmix_get(exchange->pmix, until_ns, text, EXCHANGE_TEXT_MAX);
-    return rc == -EIO ? app_log_fail(error, PST_EXIT_FAILED, rc,
-                                     "bench: the launcher's key-value exchange has lost rank 0")
-                      : rc;
+    return rc == -EIO
+               ? app_log_fail(
+                     error, PST_EXIT_FAILED, rc,
+                     "bench: the launcher's key-value exchange no longer has rank 0's address")
+               : rc;
   }
   while ((rc = bench_exchange_read(exchange, text)) == -EAGAIN) {
     if (app_signals_stop())
@@ -193,9 +199,10 @@ int bench_exchange_get(struct exchange *exchange, uint64_t until_ns, char text[E
     nanosleep(&look, NULL);
   }
   if (rc == -EPERM)
-    return app_log_fail(error, PST_EXIT_FAILED, rc,
-                        "bench: %s is another user's; give a folder that only you can write to",
-                        exchange->path);
+    return app_log_fail(
+        error, PST_EXIT_FAILED, rc,
+        "bench: %s belongs to another user; give a folder that only you can write to",
+        exchange->path);
   return rc < 0 ? app_log_fail(error, PST_EXIT_FAILED, rc, "bench: %s: %s", exchange->path,
                                strerror(-rc))
                 : 0;

@@ -203,7 +203,7 @@ static void bench_heat_draw_findings(const struct drawing *drawing, double y)
   if (matrix->outlier_count == 0)
     fprintf(drawing->to, "<text x='24' y='%g' fill='#555'>%s</text>\n", y,
             matrix->spread.count == 0 ? "nothing was measured"
-            : matrix->count < 3       ? "two ends: which is slow cannot be told"
+            : matrix->count < 3       ? "only two ends: nothing shows which one is slow"
                                       : "no end and no link is slow");
 }
 

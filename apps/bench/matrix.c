@@ -162,7 +162,7 @@ void bench_matrix_show(FILE *to, const struct matrix *matrix)
   for (uint32_t i = 0; i < matrix->outlier_count; i++)
     bench_matrix_show_outlier(to, matrix, &matrix->outliers[i]);
   if (matrix->count < 3)
-    fprintf(to, "two ends alone: which one is slow cannot be told\n");
+    fprintf(to, "only two ends: nothing shows which one is slow\n");
   else if (matrix->outlier_count == 0)
     fprintf(to, "no end and no link is slow\n");
 }

@@ -131,9 +131,10 @@ int bench_own_address(const char *word, bool beyond, char address[OWN_ADDRESS_MA
                         "address` lists them",
                         word);
   if (!word && count != 1)
-    return app_log_fail(error, PST_EXIT_USAGE, -EADDRNOTAVAIL,
-                        "bench: --all-pairs --insecure: which address is the others'? There are "
-                        "%s; choose by --endpoint address=eth0 or address=10.1.0.0/16",
-                        others);
+    return app_log_fail(
+        error, PST_EXIT_USAGE, -EADDRNOTAVAIL,
+        "bench: --all-pairs --insecure: this host has several addresses: %s; choose the one that "
+        "the other ranks reach, by --endpoint address=eth0 or address=10.1.0.0/16",
+        others);
   return 0;
 }

@@ -25,7 +25,8 @@ static int bench_pairs_connect(struct pairs *pairs, const char *text, const char
 
   if (sscanf(text, "penstock-all-pairs 1 %31[0-9a-f] %200s", pairs->token, where) != 2)
     return app_log_fail(error, PST_EXIT_FAILED, -EPROTO,
-                        "bench: what rank 0 has published is of another version: %.80s", text);
+                        "bench: rank 0 runs another version of penstock, which published: %.80s",
+                        text);
   int rc = bench_link_connect("bench", where, 0, pairs->plan->insecure, pairs->plan->cpus[0],
                               &pairs->to_first, error);
   if (rc < 0)
@@ -70,7 +71,7 @@ int bench_pairs_find_first(struct pairs *pairs, const char *trouble)
       rc = bench_pairs_connect(pairs, text, trouble, &error);
     if (rc == -ETIMEDOUT && error.code == 0)
       app_log_fail(&error, PST_EXIT_FAILED, rc,
-                   "bench: rank %u: rank 0 has not come in time; --wait TIME gives it longer",
+                   "bench: rank %u: rank 0 did not start in time; --wait TIME waits longer",
                    pairs->exchange.rank);
     if (rc < 0 && (app_signals_stop() || app_now_ns() >= pairs->until_ns || pairs->exchange.pmix ||
                    !bench_pairs_is_old_file(rc)))
@@ -98,7 +99,7 @@ static void bench_pairs_obey_meet(struct pairs *pairs, struct json_object *said,
   json_object_object_get_ex(said, "case", &c);
   meeting.far = order;
   if (bench_case_read(c, &meeting.c, why, sizeof(why)) < 0)
-    app_log(PST_LOG_ERROR, "bench: rank 0 asks for what cannot be: %s", why);
+    app_log(PST_LOG_ERROR, "bench: rank 0 asks for an impossible measurement: %s", why);
   else
     bench_meeting_hold(&meeting);
   bench_link_send(pairs->to_first,

@@ -69,16 +69,17 @@ static const char *bench_pairs_why_not(struct pairs *pairs, struct json_object *
   char text[512];
 
   if (bench_link_number(hello, "penstock_pairs") != PAIRS_VERSION)
-    return "it is no rank of penstock bench --all-pairs of this version";
+    return "it is not a rank of penstock bench --all-pairs of this version";
   if (strcmp(bench_link_text(hello, "token"), pairs->token) != 0)
-    return "it is of another job";
+    return "it belongs to another job";
   bench_pairs_copy_plain(text, sizeof(text), bench_link_text(hello, "trouble"));
   if (rank == 0 || rank >= pairs->exchange.ranks ||
       bench_link_number(hello, "ranks") != pairs->exchange.ranks || pairs->ranks[rank].ends)
-    app_log_fail(error, PST_EXIT_USAGE, -EEXIST,
-                 "bench: --all-pairs: a rank says it is %" PRIu64 " of %" PRIu64
-                 ": that is another's, or none of %u; give each a --rank of its own",
-                 rank, bench_link_number(hello, "ranks"), pairs->exchange.ranks);
+    app_log_fail(
+        error, PST_EXIT_USAGE, -EEXIST,
+        "bench: --all-pairs: a rank says it is %" PRIu64 " of %" PRIu64
+        ", which another rank has, or which is not among %u; give each rank a --rank of its own",
+        rank, bench_link_number(hello, "ranks"), pairs->exchange.ranks);
   else if (text[0] != '\0')
     app_log_fail(error, bench_pairs_trouble_status(hello), -ENODEV,
                  "bench: rank %" PRIu64 " (%.60s): %s", rank, bench_link_text(hello, "hostname"),

@@ -221,9 +221,10 @@ int bench_probe(const struct bench_plan *plan, struct bench_setting *setting,
       bench_probe_open_messages(&side, size, plan->ring != 0 ? plan->ring : pst_ring_default(size),
                                 roles, &session, &capabilities, error);
   if (rc == 0 && sends && side.sends_from_host)
-    bench_probe_note(
-        look, "send: from slots in host memory: transport %.31s sends from no memory %.31s\n",
-        side.transport, side.memory);
+    bench_probe_note(look,
+                     "send: the sender's slots are in host memory, since transport %.31s cannot "
+                     "send from memory %.31s\n",
+                     side.transport, side.memory);
   if (rc == 0 && sends)
     bench_probe_note_plugins(session, NULL, setting, into);
   pst_session_close(session);

@@ -159,7 +159,7 @@ static void bench_region_end_show_token(struct region_end *end)
       bench_region_end_say(end, bench_link_object("token", json_object_new_string(end->token)));
 
   if (rc < 0)
-    pst_peer_close(end->peer, rc, "the case's token could not be sent");
+    pst_peer_close(end->peer, rc, "the token of the request could not be sent");
 }
 
 static void bench_region_end_offer(struct region_end *end)
@@ -196,14 +196,15 @@ static void bench_region_end_take_message(struct region_end *end,
   struct json_object *said = bench_link_parse(event), *done = NULL;
 
   if (!said) {
-    pst_peer_close(event->peer, -EPROTO, "a message that is no object");
+    pst_peer_close(event->peer, -EPROTO, "a message that is not a JSON object");
   } else if (end->is_target && event->peer != end->peer) {
     bench_region_end_take_token(end, event->peer, said);
   } else if (end->is_target && json_object_object_get_ex(said, "done", &done)) {
     end->told = json_object_get_uint64(done);
     end->is_told = true;
   } else if (end->said) {
-    pst_peer_close(event->peer, -EPROTO, "a message before the one before was answered");
+    pst_peer_close(event->peer, -EPROTO,
+                   "a message that came before the previous one was answered");
   } else {
     end->said = said;
     return;

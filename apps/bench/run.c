@@ -416,9 +416,9 @@ int bench_greet(struct control_link *link, const struct bench_plan *plan,
                         link->peer);
   if (rc < 0)
     return app_log_fail(error, PST_EXIT_FAILED, rc, "bench: %s: %s", link->peer,
-                        rc == -ETIMEDOUT ? "no answer within 10 s; it serves one client at a "
-                                           "time, or is no penstock bench --server"
-                                         : "it is no penstock bench --server, or has died");
+                        rc == -ETIMEDOUT ? "no answer within 10 s; it serves one client at a time, "
+                                           "or is not a penstock bench --server"
+                                         : "it is not a penstock bench --server, or it has died");
   bench_run_note_warnings(said);
   link->pid = (int64_t)bench_link_number(said, "pid");
   bench_run_copy_plain(text, sizeof(text), bench_link_text(said, "error"));
@@ -428,7 +428,7 @@ int bench_greet(struct control_link *link, const struct bench_plan *plan,
                       text);
   else if (bench_link_number(said, "penstock_bench") != 1)
     rc = app_log_fail(error, PST_EXIT_FAILED, -EPROTO,
-                      "bench: %s is no penstock bench --server of this version", link->peer);
+                      "bench: %s is not a penstock bench --server of this version", link->peer);
   else
     snprintf(setting->server, sizeof(setting->server), "%s, pid %" PRId64 ", memory %.40s%s%s",
              host, link->pid, bench_link_text(said, "memory"), plan->host ? ", at " : "",

@@ -64,7 +64,8 @@ static int bench_serve_greet_client(struct control_link *link, const struct benc
                              "this is a penstock bench --server of another version");
     rc = -EPROTO;
   } else if (token && strcmp(bench_link_text(said, "token"), token) != 0) {
-    bench_serve_answer_error(link, PST_EXIT_FAILED, "this is for the process that has started it");
+    bench_serve_answer_error(link, PST_EXIT_FAILED,
+                             "this server is only for the process that started it");
     rc = -EACCES;
   } else if (strcmp(bench_link_text(said, "transport"), plan->side.transport) != 0) {
     snprintf(text, sizeof(text),
@@ -228,10 +229,10 @@ int bench_serve(struct control_link *link, const struct bench_plan *plan, const 
 
 static const char *bench_serve_why_left(const struct control_link *link, int rc)
 {
-  /* Any other end of a client that has greeted is said with a goodbye. */
+  /* Any other end of a client that has greeted comes with a goodbye. */
   if (rc == -ECONNRESET && link->has_greeted)
-    return link->cause_is_said ? "has gone without a goodbye"
-                               : "has gone without a goodbye: it was killed or crashed";
+    return link->cause_is_said ? "disconnected unexpectedly"
+                               : "disconnected unexpectedly: it was killed or crashed";
   switch (rc) {
   case 0:
     return "has left";
@@ -244,7 +245,7 @@ static const char *bench_serve_why_left(const struct control_link *link, int rc)
   case -EXDEV:
     return "is sent away: it has another --transport than this server; give both the same";
   default:
-    return "has died or left before it greeted";
+    return "disconnected before its first message";
   }
 }
 

@@ -354,7 +354,7 @@ static void adapter_look_at_gids(struct doctor *doctor, const struct host_rdma *
   finding.remedy = remedy;
   finding.is_lost = true;
   doctor_add(doctor, &finding,
-             "no GID is of an IP address: peers reach the port on its link alone");
+             "no GID belongs to an IP address: peers reach the port only on its own link");
 }
 
 static void adapter_check_gids(struct doctor *doctor)
@@ -385,7 +385,7 @@ static void adapter_look_at_roce(struct doctor *doctor, const struct host_rdma *
     finding.remedy = remedy;
     finding.is_lost = true;
   }
-  doctor_add(doctor, &finding, "%s", has ? "RoCE v2" : "RoCE v1 alone: no router passes it");
+  doctor_add(doctor, &finding, "%s", has ? "RoCE v2" : "only RoCE v1, which no router forwards");
 }
 
 static void adapter_check_roce(struct doctor *doctor)
@@ -395,19 +395,20 @@ static void adapter_check_roce(struct doctor *doctor)
 
 #define ADAPTER "adapter"
 const struct doctor_check doctor_adapter_checks[] = {
-    {"adapter-driver", ADAPTER, "Has each adapter an RDMA device?", 0, adapter_check_driver},
+    {"adapter-driver", ADAPTER, "Does each adapter have an RDMA device?", 0, adapter_check_driver},
     {"adapter-nodes", ADAPTER, "May this user open the RDMA devices?", NEED_RDMA,
      adapter_check_nodes},
-    {"firmware", ADAPTER, "Which firmware runs?", NEED_RDMA, adapter_check_firmware},
+    {"firmware", ADAPTER, "Which firmware does the adapter run?", NEED_RDMA,
+     adapter_check_firmware},
     {"link-type", ADAPTER, "Is the port Ethernet or InfiniBand, as streams need it?", NEED_RDMA,
      adapter_check_link_type},
     {"port-state", ADAPTER, "Is the port active?", NEED_RDMA, adapter_check_state},
     {"pcie-link", ADAPTER, "Is the PCIe link as fast and as wide as it could be?", NEED_RDMA,
      adapter_check_pcie},
-    {"gid", ADAPTER, "Has the port a GID that peers reach?", NEED_RDMA, adapter_check_gids},
-    {"roce-mode", ADAPTER, "Is it RoCE v2?", NEED_RDMA, adapter_check_roce},
-    {"relaxed-ordering", ADAPTER, "May the adapter's writes pass each other on PCIe?", NEED_RDMA,
-     adapter_check_ordering},
+    {"gid", ADAPTER, "Does the port have a GID that peers reach?", NEED_RDMA, adapter_check_gids},
+    {"roce-mode", ADAPTER, "Is the GID of RoCE v2?", NEED_RDMA, adapter_check_roce},
+    {"relaxed-ordering", ADAPTER, "May the adapter's writes overtake each other on PCIe?",
+     NEED_RDMA, adapter_check_ordering},
     {"pcie-reads", ADAPTER, "Are PCIe reads of the adapter large?", NEED_RDMA, adapter_check_reads},
 };
 const size_t doctor_adapter_check_count =

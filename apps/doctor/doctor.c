@@ -116,7 +116,7 @@ static void doctor_add_unnamed(struct doctor *doctor, const char *area)
     if (doctor_has_rdma(doctor, doctor->wish.devices[i]))
       continue;
     doctor->check = &check;
-    doctor_add(doctor, &finding, "no RDMA device is called so, nor has that address");
+    doctor_add(doctor, &finding, "no RDMA device has this name or address");
   }
 }
 
@@ -369,21 +369,23 @@ const struct command app_command_doctor = {
     .options = OPTION_DOCTOR | OPTION_ROOT | OPTION_JSON | OPTION_PLUGIN_PATH | OPTION_QUIET |
                OPTION_VERBOSE,
     .summary = "check this machine: which step of its set-up is missing?",
-    .help =
-        "Checks each step that streams by RDMA, DPDK and UCX and into GPUs need: kernel, IOMMU, locked\n"
-        "memory, adapters, network, GPUs and the way between them, clocks. Each finding says what was\n"
-        "read, and what mends it. Changes nothing, and needs no privilege; what only root can read is\n"
-        "said to be so. Ends with status 1 if something fails, and with 3 if --for or --area asks for\n"
-        "what is not here or cannot be told.\n"
-        "\n"
-        "Areas: host, adapter, gpu, pair, dpdk, ucx, igpu, time.\n"
-        "\n"
-        "Examples:\n"
-        "  penstock doctor\n"
-        "      All checks of what this machine has.\n"
-        "  penstock doctor --for camera.yaml --json -\n"
-        "      Only what this file needs; the result as JSON on standard output.\n"
-        "  penstock doctor --record machine\n"
-        "      Writes what was read, with labels for names and addresses; --root checks it elsewhere.",
+    .help = "Checks each step that streams by RDMA, DPDK and UCX and into GPUs need: kernel, "
+            "IOMMU, locked\n"
+            "memory, adapters, network, GPUs and the way between them, clocks. Each finding says "
+            "what was\n"
+            "read, and what mends it. Changes nothing, and needs no privilege; checks that only "
+            "root can make\nsay so. Ends with status 1 if something fails, and with 3 if --for or "
+            "--area names something\nthat is not here or cannot be checked.\n"
+            "\n"
+            "Areas: host, adapter, gpu, pair, dpdk, ucx, igpu, time.\n"
+            "\n"
+            "Examples:\n"
+            "  penstock doctor\n"
+            "      All checks of what this machine has.\n"
+            "  penstock doctor --for camera.yaml --json -\n"
+            "      Only what this file needs; the result as JSON on standard output.\n"
+            "  penstock doctor --record machine\n"
+            "      Writes what was read, with labels for names and addresses; --root checks it "
+            "elsewhere.",
     .run = doctor_run,
 };

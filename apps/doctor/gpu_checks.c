@@ -268,7 +268,7 @@ static void gpu_check_igpu(struct doctor *doctor)
     if (!doctor_is_asked(doctor, NEED_IGPU))
       return;
     finding.verdict = DOCTOR_ABSENT;
-    doctor_add(doctor, &finding, "no integrated GPU that is known: no Tegra");
+    doctor_add(doctor, &finding, "no integrated GPU that Penstock knows (Tegra)");
     return;
   }
   if (!host_has_module(doctor->host, "nvgpu") && !host_has_module(doctor->host, "nvidia")) {
@@ -281,7 +281,7 @@ static void gpu_check_igpu(struct doctor *doctor)
 }
 
 const struct doctor_check doctor_gpu_checks[] = {
-    {"gpu-driver", "gpu", "Has each GPU NVIDIA's driver?", NEED_GPU, gpu_check_driver},
+    {"gpu-driver", "gpu", "Does each GPU have NVIDIA's driver?", NEED_GPU, gpu_check_driver},
     {"gpudirect", "gpu", "Can an adapter reach GPU memory, by dma-buf or nvidia-peermem?",
      NEED_GPU | NEED_RDMA, gpu_check_direct},
     {"bar1", "gpu", "Is all of the GPU's memory mapped on PCIe?", NEED_GPU, gpu_check_bar1},

@@ -174,7 +174,7 @@ static void host_check_memlock(struct doctor *doctor)
 
   if (host_check_may_lock_all(doctor)) {
     finding.where = "proc/self/status";
-    doctor_add(doctor, &finding, "CAP_IPC_LOCK: no limit of locked memory holds");
+    doctor_add(doctor, &finding, "CAP_IPC_LOCK: locked memory has no limit");
     return;
   }
   if (host_field(doctor->host, "proc/self/limits", "Max locked memory", value, sizeof(value)))
@@ -184,8 +184,9 @@ static void host_check_memlock(struct doctor *doctor)
     finding.why = "the limit cannot be read";
   } else if (strcmp(soft, "unlimited") != 0 && strtoull(soft, NULL, 10) < wanted) {
     finding.verdict = DOCTOR_FAILS;
-    finding.remedy = "write `* - memlock unlimited` into /etc/security/limits.d/rdma.conf, log in "
-                     "again; for a service LimitMEMLOCK=infinity; in a pod the capability IPC_LOCK";
+    finding.remedy =
+        "write `* - memlock unlimited` into /etc/security/limits.d/rdma.conf, and log in again; "
+        "for a service LimitMEMLOCK=infinity; in a pod the capability IPC_LOCK";
   }
   doctor_add(doctor, &finding, "this process may lock %s%s%s", soft,
              strcmp(soft, "unlimited") == 0 ? "" : " bytes",
@@ -461,7 +462,7 @@ static void host_check_lockdown(struct doctor *doctor)
     finding.remedy = "sudo mokutil --import /var/lib/dkms/mok.pub; reboot; enrol the key";
   }
   doctor_add(doctor, &finding, "%s%s",
-             locks ? "Secure Boot: the kernel loads signed modules alone"
+             locks ? "Secure Boot: the kernel loads signed modules only"
                    : "the kernel loads any module",
              finding.remedy ? ", and a GPU has no driver" : "");
 }

@@ -402,14 +402,15 @@ static void network_check_hops(struct doctor *doctor)
 #define ADAPTER "adapter"
 const struct doctor_check doctor_network_checks[] = {
     {"mtu", ADAPTER, "Do RoCE packets carry 4096 bytes?", NEED_RDMA, network_check_mtu},
-    {"flow-control", ADAPTER, "Is a queue that is full paused, or does it drop?", NEED_RDMA,
-     network_check_pauses},
-    {"priority", ADAPTER, "Have the packets a priority that is paused?", NEED_RDMA,
+    {"flow-control", ADAPTER, "Does a full queue pause its sender, so that it drops nothing?",
+     NEED_RDMA, network_check_pauses},
+    {"priority", ADAPTER, "Do the packets have a priority that is paused?", NEED_RDMA,
      network_check_priority},
     {"ecn", ADAPTER, "Do switches slow senders down before queues are full?", NEED_RDMA,
      network_check_ecn},
-    {"arp", ADAPTER, "Does each port of one network answer for its own address alone?", NEED_RDMA,
-     network_check_arp},
+    {"arp", ADAPTER,
+     "If several ports are on one network, does each answer ARP only for its own address?",
+     NEED_RDMA, network_check_arp},
     {"hop-limit", ADAPTER, "Do packets pass the routers on their way?", NEED_RDMA,
      network_check_hops},
 };

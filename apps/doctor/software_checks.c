@@ -114,7 +114,8 @@ static void software_check_ptp(struct doctor *doctor)
     finding.verdict = DOCTOR_WARNING;
     finding.remedy = "sudo systemctl enable --now phc2sys";
     doctor_add(doctor, &finding,
-               "ptp4l sets the clock ptp%d, and nothing sets the system's clock by it", clock->phc);
+               "ptp4l sets the clock ptp%d, but nothing sets the system's clock by that one",
+               clock->phc);
     return;
   }
   doctor_add(doctor, &finding, "clock ptp%d; %s", clock->phc,

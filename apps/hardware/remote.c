@@ -78,14 +78,15 @@ static int hardware_remote_greet(struct hardware_remote *far, struct pst_error *
     return app_log_fail(error, PST_EXIT_FAILED, rc, "hardware-check: %s: %s", far->link->peer,
                         rc == -EINTR       ? "stopped while it waited for an answer"
                         : rc == -ETIMEDOUT ? "no answer; it serves one client at a time"
-                                           : "it is no penstock hardware-check --server");
+                                           : "it is not a penstock hardware-check --server");
   if (bench_link_text(said, "error")[0] != '\0')
     rc = app_log_fail(error, PST_EXIT_UNAVAILABLE, -EPROTO,
                       "hardware-check: the server at %s: %.400s", far->link->peer,
                       bench_link_text(said, "error"));
   else if (bench_link_number(said, "penstock_hardware_check") != 1)
     rc = app_log_fail(error, PST_EXIT_FAILED, -EPROTO,
-                      "hardware-check: %s is no penstock hardware-check --server", far->link->peer);
+                      "hardware-check: %s is not a penstock hardware-check --server",
+                      far->link->peer);
   hardware_remote_take_has(said, &far->end.has);
   if (json_object_object_get_ex(said, "environment", &far->environment))
     json_object_get(far->environment);

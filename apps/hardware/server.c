@@ -208,7 +208,7 @@ int hardware_server(struct hardware_end *end, const char *where, bool once)
     app_log(PST_LOG_INFO, "hardware-check: client %s %s", serving.link->peer,
             rc == 0        ? "has left"
             : rc == -EINTR ? "is dropped: this server stops"
-                           : "has gone without a goodbye");
+                           : "disconnected unexpectedly");
     served = true;
     bench_link_close(serving.link);
   }

@@ -184,7 +184,7 @@ static int host_ask_facts(const struct host *host, struct host_answer *answer)
   json_object_put(answer->facts);
   answer->facts = NULL;
   snprintf(answer->why, sizeof(answer->why), "the recording's %.120s %.100s", path,
-           error ? strerror(error) : "is no JSON object");
+           error ? strerror(error) : "is not a JSON object");
   return ENODATA;
 }
 
@@ -507,9 +507,10 @@ static bool host_is_recording(const struct host *host, char why[HOST_WHY_BYTES])
              "%.120s cannot be read: openat2(2), which keeps links inside, needs Linux 5.6: %s",
              host->root, strerror(errno));
   else
-    snprintf(why, HOST_WHY_BYTES,
-             "%.140s is no recording: it has no folder proc; `penstock doctor --record` makes one",
-             host->root);
+    snprintf(
+        why, HOST_WHY_BYTES,
+        "%.140s is not a recording: it has no folder proc; `penstock doctor --record` makes one",
+        host->root);
   return fd >= 0;
 }
 

@@ -78,10 +78,12 @@ static struct json_object *command_read(const char *path)
   if (fd < 0)
     app_log(PST_LOG_ERROR, "report: cannot read %s: %s", path, strerror(code));
   else if (!is_regular)
-    app_log(PST_LOG_ERROR, "report: %s is no regular file; save the result in a file first", path);
+    app_log(PST_LOG_ERROR, "report: %s is not a regular file; save the result in a file first",
+            path);
   else
     app_log(PST_LOG_ERROR,
-            "report: %s is no result of a command; --json FILE of run, bench or request writes one",
+            "report: %s is not the result of a command; --json FILE of run, bench or request "
+            "writes one",
             path);
   return NULL;
 }
@@ -95,7 +97,7 @@ static const char *command_why_not(int fd)
   if (fd == -ENOENT || (fd >= 0 && pread(fd, start, sizeof(start) - 1, 0) == 0) ||
       strncmp(start, of_page, strlen(of_page)) == 0)
     return NULL;
-  return "exists and is no page of `penstock report`";
+  return "exists and is not a page of `penstock report`";
 }
 
 static int command_write_all(int fd, const char *bytes, size_t length)

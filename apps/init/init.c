@@ -247,7 +247,7 @@ static int init_choose_peer(struct init *init)
       (peer[0] != '\0' && strlen(peer) <= NAME_MOST && strspn(peer, letters) == strlen(peer)))
     return PST_EXIT_OK;
   return init_fail(PST_EXIT_USAGE,
-                   "--peer '%.80s' is no address and no name of a host; write 192.0.2.7, "
+                   "--peer '%.80s' is neither an address nor the name of a host; write 192.0.2.7, "
                    "2001:db8::7 or host.example, without a port",
                    peer);
 }
@@ -284,8 +284,8 @@ static int init_choose_rate(struct init *init)
 
   if (told && (units_parse(PST_OPTION_RATE, told, &init->plan.rate_bps) < 0 ||
                init->plan.rate_bps < 1000000))
-    return init_fail(PST_EXIT_USAGE, "--rate '%.40s' is no rate of 1 Mbps or more; write 10Gbps",
-                     told);
+    return init_fail(PST_EXIT_USAGE,
+                     "--rate '%.40s' is not a rate of at least 1 Mbps; write 10Gbps", told);
   return PST_EXIT_OK;
 }
 

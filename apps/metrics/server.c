@@ -375,7 +375,7 @@ int metrics_server_open(const struct arguments *arguments, struct metrics_server
     return 0;
   if (server_resolve(text, &found) < 0)
     return app_log_fail(error, PST_EXIT_USAGE, -EINVAL,
-                        "--metrics: '%.100s' is no ADDRESS:PORT; write 127.0.0.1:9400 or "
+                        "--metrics: '%.100s' is not ADDRESS:PORT; write 127.0.0.1:9400 or "
                         "[::1]:9400",
                         text);
   int rc = 0;

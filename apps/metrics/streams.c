@@ -87,7 +87,7 @@ static void streams_put_account(struct metrics_page *page, const struct result_s
                    "Messages that the receiver handed over, as far as is known here."},
       dropped = {COUNTER, "penstock_dropped_messages_total", "Messages counted as lost, by cause."},
       recovered = {COUNTER, "penstock_recovered_messages_total",
-                   "Messages that were counted as lost and arrived after all, by cause."},
+                   "Messages that arrived after they had been counted as lost, by cause."},
       seconds = {COUNTER, "penstock_running_seconds_total", "Time since both ends connected."};
   const struct account *account = stream->account;
 
@@ -109,9 +109,9 @@ static void streams_put_receiver(struct metrics_page *page, const struct pst_sta
   static const struct metrics_name bytes = {COUNTER, "penstock_delivered_bytes_total",
                                             "Payload that was handed over."},
                                    duplicates = {COUNTER, "penstock_duplicate_messages_total",
-                                                 "Messages that arrived again."},
+                                                 "Messages that arrived more than once."},
                                    reordered = {COUNTER, "penstock_reordered_messages_total",
-                                                "Messages that arrived behind later ones."},
+                                                "Messages that arrived after later ones."},
                                    verified = {COUNTER, "penstock_verified_messages_total",
                                                "Messages whose every byte was compared."},
                                    corrupted = {COUNTER, "penstock_corrupted_messages_total",
@@ -183,7 +183,7 @@ static void streams_put_side(struct metrics_page *page, const char *stream, bool
   static const struct metrics_name
       bytes = {COUNTER, "penstock_sent_bytes_total", "Payload that was sent."},
       blocked = {COUNTER, "penstock_blocked_seconds_total",
-                 "Time in which the end did not flow, by the stage that it waited for."},
+                 "Time in which the end was blocked, by the stage that it waited for."},
       cpu = {COUNTER, "penstock_cpu_seconds_total", "CPU time of the end's thread."},
       wait = {COUNTER, "penstock_cpu_wait_seconds_total",
               "Time that the end's thread was ready to run while other threads had the CPU."},

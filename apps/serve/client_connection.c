@@ -110,12 +110,12 @@ void serve_connection_ask(struct connection *remote, struct ask *ask, uint32_t w
   while (tagged.tag < REMOTE_ASKS && remote->asks[tagged.tag])
     tagged.tag++;
   if (tagged.tag == REMOTE_ASKS) {
-    serve_connection_fail(remote, -ENOBUFS, "too many questions at once");
+    serve_connection_fail(remote, -ENOBUFS, "too many requests at once");
     return;
   }
   remote->asks[tagged.tag++] = ask;
   if (serve_encode(&tagged, ask->bytes, sizeof(ask->bytes), &length) < 0) {
-    serve_connection_fail(remote, -EINVAL, "a question that cannot be encoded");
+    serve_connection_fail(remote, -EINVAL, "a request cannot be encoded");
     return;
   }
   ask->length = (uint32_t)length;
@@ -139,7 +139,7 @@ static void serve_connection_take_answer(struct connection *remote,
       answer->tag > 0 && answer->tag <= REMOTE_ASKS ? remote->asks[answer->tag - 1] : NULL;
 
   if (!ask || !ask->sent) {
-    serve_connection_break_off(remote, "it answers no question of this client");
+    serve_connection_break_off(remote, "it answers a request that this client did not make");
     return;
   }
   if (answer->type != ask->wanted && answer->type != SERVE_REFUSE) {
@@ -298,11 +298,11 @@ static void serve_connection_check_silence(struct connection *remote, uint64_t n
     serve_connection_ping(remote, 0);
   if (silent_ns < limit)
     return;
-  snprintf(text, sizeof(text), "the server is there and has answered nothing for %.3g s; %s%s",
+  snprintf(text, sizeof(text), "the server is connected, but has not answered for %.3g s; %s%s",
            (double)limit / NS_PER_S,
            stopping ? "stopped by " : "look at its log, or wait longer with --timeout",
            stopping ? app_signals_name() : "");
-  pst_peer_close(remote->peer, -ETIMEDOUT, "the server answers nothing");
+  pst_peer_close(remote->peer, -ETIMEDOUT, "the server does not answer");
   serve_connection_fail(remote, -ETIMEDOUT, text);
 }
 

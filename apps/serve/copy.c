@@ -167,8 +167,8 @@ static int serve_copy_say_cut(struct copy *copy, int code, const char *cause)
   if (copy->cut == 1 && !serve_copy_has_more(copy))
     return serve_copy_cut_short(copy, code, cause);
   return app_log_fail(&copy->error, PST_EXIT_FAILED, code,
-                      "%s; %" PRIu64 " file%s went through, --resume goes on with the others",
-                      cause, copy->totals.files, app_plural(copy->totals.files));
+                      "%s; %" PRIu64 " file%s copied, --resume continues with the others", cause,
+                      copy->totals.files, app_plural(copy->totals.files));
 }
 
 /* Nothing is under way. A signal may have come between two files, and none has failed by it. */

@@ -31,7 +31,7 @@ static void serve_file_error_refuse_part(int code, const char *name, bool at_ser
            "its unfinished part beside it, .%.240s" NAMES_PART_SUFFIX ", %s %s%s",
            serve_file_error_last_part(name),
            code == -EPERM ? "belongs to another user; remove it"
-                          : "is no regular file with one name; remove it",
+                          : "is not a regular file with one name (hard link); remove it",
            serve_file_error_place(at_server),
            code == -EPERM ? ", or use a folder that only its user can write to" : "");
 }
@@ -45,7 +45,7 @@ static void serve_file_error_refuse_read(int code, char text[FILE_ERROR_BYTES])
       {-ENOENT, "No such file or directory below the server's root; check the name"},
       {-EISDIR, "it is a folder (--recursive takes all of it)"},
       {-ENOTSUP, "it is neither a regular file nor a folder; name one of these"},
-      {-ENOTDIR, "it, or a part of its path, is no folder; check the name"},
+      {-ENOTDIR, "it, or a part of its path, is not a folder; check the name"},
       {-ELOOP, "its path has too many symbolic links; name what they lead to"},
       {-EACCES, "the server's user may not read it; allow it at the server (chmod, chown)"},
   };

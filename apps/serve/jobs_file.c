@@ -20,10 +20,12 @@ static bool serve_jobs_file_range_is_legal(struct job *job, uint64_t most)
   const struct serve_message *m = &job->asked;
 
   if (m->length == 0 || m->length > most)
-    serve_job_refuse(job, -EFBIG, "%s: %" PRIu64 " bytes; 1 to %" PRIu64 " at once are served",
+    serve_job_refuse(job, -EFBIG, "%s: %" PRIu64 " bytes; one request takes 1 to %" PRIu64,
                      serve_jobs_file_name_of(job), m->length, most);
   else if (m->offset > job->file->size || m->length > job->file->size - m->offset)
-    serve_job_refuse(job, -ERANGE, "%s: %" PRIu64 " bytes at %" PRIu64 " of a file of %" PRIu64,
+    serve_job_refuse(job, -ERANGE,
+                     "%s: %" PRIu64 " bytes at offset %" PRIu64
+                     " are not within the file's %" PRIu64,
                      serve_jobs_file_name_of(job), m->length, m->offset, job->file->size);
   else
     return true;

@@ -52,18 +52,16 @@ static bool serve_jobs_folder_size_is_legal(struct job *job)
   const struct server *server = job->client->server;
   uint64_t most = server->params->file_max > 0 ? server->params->file_max : UINT64_MAX;
   struct statvfs there;
-  const char *what = "";
+  const char *what = "the server's --file-max allows";
 
   if (server->params->file_max == 0 && fstatvfs(server->root, &there) == 0 && there.f_blocks > 0) {
     most = (uint64_t)there.f_blocks * there.f_frsize;
-    what = ", the size of the server's file system,";
+    what = "the server's file system holds";
   }
   if (job->asked.size <= most)
     return true;
-  serve_job_refuse(job, -EFBIG,
-                   "a file of %" PRIu64 " bytes; %" PRIu64
-                   "%s are the server's --file-max; raise it there, or free what the file needs",
-                   job->asked.size, most, what);
+  serve_job_refuse(job, -EFBIG, "a file of %" PRIu64 " bytes is more than %s, %" PRIu64 " bytes",
+                   job->asked.size, what, most);
   return false;
 }
 

@@ -32,7 +32,7 @@ static int serve_path_check_one(const uint8_t *bytes, size_t length, const char 
   if (length == 0)
     return serve_path_refuse(-EINVAL, "it begins or ends with '/', or has two in a row", why);
   if ((length == 1 && bytes[0] == '.') || (length == 2 && memcmp(bytes, "..", 2) == 0))
-    return serve_path_refuse(-EINVAL, "'.' and '..' are no parts of a name", why);
+    return serve_path_refuse(-EINVAL, "'.' and '..' cannot be parts of a name", why);
   if (length > NAMES_BYTES_MAX)
     return serve_path_refuse(-ENAMETOOLONG, "one of its parts is longer than 240 bytes", why);
   for (size_t i = 0; i < length; i++) {

@@ -126,10 +126,9 @@ static int serve_put_names_enter_folder(struct copy *copy, const FTSENT *entry)
 static void serve_put_names_fail_open(struct copy *copy, const FTSENT *entry, int code)
 {
   if (code == -ESTALE)
-    serve_copy_fail(
-        copy, COPY_CLIENT, entry->fts_path, code,
-        "it was exchanged for something else while the folder was read; put it again once "
-        "nobody writes to its folder");
+    serve_copy_fail(copy, COPY_CLIENT, entry->fts_path, code,
+                    "it was replaced while the folder was read; put it again once nothing writes "
+                    "to its folder");
   else
     serve_copy_fail(copy, COPY_CLIENT, entry->fts_path, code, "%s; %s", strerror(-code),
                     app_errno_hint_source(-code));

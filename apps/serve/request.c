@@ -373,13 +373,13 @@ static int serve_request_read(const struct command *command, const struct argume
   r->params.address = arguments->operands[1];
   r->params.area.lower = "`--size` or `--depth`";
   if (!write && strcmp(op, "read") != 0)
-    wrong = "the first word is write or read: what the server does";
+    wrong = "the first argument must be write or read: what the server does";
   else if (arguments->count_set && arguments->duration_set)
     wrong = "--count and --duration exclude each other";
   else if (serve_cli_values(command, values, sizeof(values) / sizeof(values[0])) < 0)
     return -EINVAL;
   else if (r->pieces > r->size)
-    wrong = "--pieces are more than the bytes of --size; ask for fewer";
+    wrong = "--pieces is more than the bytes of --size; lower it";
   if (wrong)
     app_arguments_wrong(command, "%s", wrong);
   return wrong ? -EINVAL : 0;

@@ -81,7 +81,7 @@ static void serve_client_begin_on_file(struct job *job, const struct request *re
     return;
   }
   if (file->writable ? request->reads : request->writes) {
-    serve_job_refuse(job, -EBADF, "%s: file %u is open for the other way", type, number);
+    serve_job_refuse(job, -EBADF, "%s: file %u is open for the other direction", type, number);
     return;
   }
   job->file = file;
@@ -169,7 +169,7 @@ void serve_client_message(struct client *client, const void *in_ring, uint64_t l
   else if (asked.type == SERVE_HELLO && !client->welcome)
     serve_client_greet(client, &asked);
   else if (!serve_client_is_request(&requests[asked.type]))
-    serve_client_end(client, -EPROTO, "%s is no message of a client's",
+    serve_client_end(client, -EPROTO, "%s is not a message that clients send",
                      serve_type_name(asked.type));
   else if (client->jobs >= SERVER_WINDOW)
     serve_client_end(client, -EPROTO, "more than %u requests are under way", SERVER_WINDOW);

@@ -225,7 +225,7 @@ int serve_copy_cut_short(struct copy *copy, int code, const char *cause)
 {
   char what[1024];
 
-  snprintf(what, sizeof(what), "%s; --resume goes on with it", cause);
+  snprintf(what, sizeof(what), "%s; --resume continues it", cause);
   app_log_error_at(copy->cut_where, "%s: %s", copy->cut_where, what);
   return serve_transfer_fail_all(copy, PST_EXIT_FAILED, code, copy->cut_where, what);
 }

@@ -103,9 +103,9 @@ static void ends_ring(struct ends *ends, const struct config_receiver *receiver,
       (memory->memory_kinds != 1u << PST_MEMORY_HOST && receiver->path != CONFIG_PATH_DIRECT))
     return;
   ends_find(ends, ends_place(ends->stream, plugin, NULL),
-            "transport %.31s receives from another process into memory that can be shared by a "
-            "file descriptor, and memory %.31s has none as it is set up; take other memory, or the "
-            "defaults of its options",
+            "transport %.31s receives from another process only into memory that a file descriptor "
+            "can share, and memory %.31s with these options is not such memory; take another "
+            "memory, or the defaults of its options",
             receiver->transport.plugin.name, plugin->name);
 }
 
@@ -148,8 +148,8 @@ static void ends_meet(struct ends *ends, const struct pst_facts facts[2])
   if (!facts[0].meets[0] || !facts[1].meets[0] || strcmp(facts[0].meets, facts[1].meets) == 0)
     return;
   ends_find(ends, ends_place(stream, plugin, facts[0].meets_option),
-            "%.31s: %.63s: the receiver hears what is sent to %.63s alone (its option `%.63s`), "
-            "and the sender sends to %.63s; leave `%.63s` out, or change one of them",
+            "%.31s: %.63s: the receiver listens on %.63s only (its option `%.63s`), but the sender "
+            "sends to %.63s; leave `%.63s` out, or change one of them",
             plugin->name, facts[0].meets_option, facts[1].meets, facts[1].meets_option,
             facts[0].meets, facts[0].meets_option);
 }
@@ -163,8 +163,8 @@ static bool ends_differ(struct ends *ends, const struct pst_facts facts[2])
   if (!facts[0].equals[0] || !facts[1].equals[0] || strcmp(facts[0].equals, facts[1].equals) == 0)
     return false;
   ends_find(ends, ends_place(stream, plugin, option),
-            "%.31s: %.63s: the sender is on %.15s, the receiver on %.15s (its option `%.63s`); "
-            "change one of them",
+            "%.31s: %.63s: the sender uses %.15s, the receiver %.15s (its option `%.63s`); change "
+            "one of them",
             plugin->name, option, facts[0].equals, facts[1].equals, facts[1].equals_option);
   return true;
 }
@@ -185,8 +185,8 @@ static void ends_clash(struct ends *ends, struct taken *a, struct taken *b)
     return;
   second->reported = true;
   ends_find(ends, ends_place(second->stream, second->plugin, second->option),
-            "%.31s: %.63s: the %s of stream \"%.63s\" takes %.79s, too (%.200s), and a process has "
-            "it once; choose another",
+            "%.31s: %.63s: the %s of stream \"%.63s\" uses %.79s already (%.200s), and a process "
+            "has it only once; choose another",
             second->plugin->name, second->option, first->receives ? "receiver" : "sender",
             first->stream->name, first->text,
             ends_place(first->stream, first->plugin, first->option));
@@ -251,8 +251,8 @@ PST_EXPORT int pst_config_check(const struct pst_config *config,
   if (config->config.control.none && (in.roles & ROLES_BOTH) == ROLES_BOTH) {
     const char *place = pst_config_origin(config, "control");
     ends_find(&ends, place ? place : "control",
-              "`control: none` is for one end alone, whose peer is not Penstock; run `penstock "
-              "receive` or `penstock send`, or leave it out for both in one process");
+              "`control: none` is for one end, whose peer is not Penstock; run `penstock receive` "
+              "or `penstock send`, or leave it out to run both ends in one process");
     return ends.count; /* what each end lacks is the next step's */
   }
   ends.taken = calloc(2 * (size_t)config->config.stream_count + 1, sizeof(*ends.taken));

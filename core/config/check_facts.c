@@ -20,16 +20,16 @@ static void check_sizes(const struct facts_at *at)
 {
   const char *name = at->transport->name;
   if (at->facts->message_max && at->stream->message > at->facts->message_max) {
-    findings_add(
-        at->check->findings, node_place(node_value(at->map, "message"), &at->map->place),
-        "message: %llu B is more than transport %s carries in one; it takes at most %llu B "
-        "as it is set up",
-        (unsigned long long)at->stream->message, name, (unsigned long long)at->facts->message_max);
+    findings_add(at->check->findings, node_place(node_value(at->map, "message"), &at->map->place),
+                 "message: %llu B is more than transport %s carries in one message; it takes at "
+                 "most %llu B with these options",
+                 (unsigned long long)at->stream->message, name,
+                 (unsigned long long)at->facts->message_max);
   }
   if (at->receives && at->facts->slots_max && at->stream->ring > at->facts->slots_max)
     findings_add(at->check->findings, node_place(node_value(at->map, "ring"), &at->map->place),
-                 "ring: %u is more than transport %s has; it takes at most %llu", at->stream->ring,
-                 name, (unsigned long long)at->facts->slots_max);
+                 "ring: %u slots are more than transport %s can have; it takes at most %llu",
+                 at->stream->ring, name, (unsigned long long)at->facts->slots_max);
 }
 
 /* Without any of `capabilities`, `key` cannot be had. */
@@ -38,7 +38,7 @@ static void check_need(const struct facts_at *at, const struct node *key, uint64
 {
   if ((at->facts->lacks & capabilities) == capabilities)
     findings_add(at->check->findings, node_place(key, &at->map->place),
-                 "%s, which transport %s does not have as it is set up; %s", what,
+                 "%s, which transport %s does not have with these options; %s", what,
                  at->transport->name, remedy);
 }
 
@@ -72,8 +72,8 @@ static void check_mapped(const struct facts_at *at, const struct node *path)
 
   if (kinds && !(kinds & 1u << PST_MEMORY_MAPPED))
     findings_add(at->check->findings, node_place(path, &at->map->place),
-                 "path: mapped needs memory that a device sees by a mapping, and memory %s is "
-                 "none; write \"path: auto\", or take the device's memory",
+                 "path: mapped needs memory that a GPU reads by a mapping, and memory %s is not "
+                 "such memory; write \"path: auto\", or take the GPU's memory",
                  at->memory->name);
 }
 
@@ -92,8 +92,8 @@ static void check_direct(const struct facts_at *at, const struct node *path)
     if (!(at->facts->direct_needs & at->memory_facts->memory_lacks & needs[i].need))
       continue;
     findings_add(at->check->findings, node_place(path, &at->map->place),
-                 "path: direct is not possible: transport %s %s %s, and memory %s has none; write "
-                 "\"path: auto\", which stages",
+                 "path: direct is not possible: transport %s %s %s, and memory %s is not such "
+                 "memory; write \"path: auto\", which stages",
                  at->transport->name, at->receives ? "receives into" : "sends from", needs[i].text,
                  at->memory->name);
     return;

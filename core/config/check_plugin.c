@@ -35,7 +35,7 @@ static void check_report_no_plugin(struct check *check, uint32_t kind, const cha
     count = NAMES_MAX;
   for (uint32_t other = PST_KIND_TRANSPORT; other <= PST_KIND_FILTER; other++) {
     if (other != kind && check_describe(check, other, name)) {
-      findings_add(check->findings, place, "\"%.60s\" is a %s plugin, and here belongs a %s", name,
+      findings_add(check->findings, place, "\"%.60s\" is a %s plugin; this key takes a %s", name,
                    check_kind_word(other), check_kind_word(kind));
       return;
     }

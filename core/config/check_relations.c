@@ -169,7 +169,7 @@ static void check_assemble(struct check *check, const struct config_stream *stre
   if (path && stream->receiver.assemble.packets &&
       (stream->receiver.path == CONFIG_PATH_DIRECT || stream->receiver.path == CONFIG_PATH_MAPPED))
     findings_add(check->findings, &path->place,
-                 "path: %s cannot be had beside \"assemble\", which copies each payload to its "
+                 "path: %s is not possible with \"assemble\", which copies each payload to its "
                  "place in a frame; write \"path: staged\", or remove one of them",
                  path->text);
   if (!share || !stream->receiver.share)
@@ -178,7 +178,7 @@ static void check_assemble(struct check *check, const struct config_stream *stre
                               strlen(stream->receiver.share));
   if (stream->receiver.assemble.packets || (leader && leader->receiver.assemble.packets))
     findings_add(check->findings, &share->place,
-                 "share: stream \"%.63s\" assembles frames, whose ring is its own; remove "
+                 "share: stream \"%.63s\" assembles frames, which needs a ring of its own; remove "
                  "\"share\" or \"assemble\"",
                  stream->receiver.assemble.packets ? stream->name : leader->name);
 }

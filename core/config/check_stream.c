@@ -99,10 +99,9 @@ static void check_name(struct check *check, const struct node *map, const char *
                                 "0123456789_.-";
   const struct node *node = node_value(map, "name");
   if (name && node && name[strspn(name, allowed)] != '\0')
-    findings_add(check->findings, &node->place,
-                 "name: \"%.63s\" holds other characters than letters, digits, _ . and -; leave "
-                 "them out",
-                 name);
+    findings_add(
+        check->findings, &node->place,
+        "name: \"%.63s\" has characters other than letters, digits, _ . and -; remove them", name);
 }
 
 static void check_sizes(struct check *check, const struct node *map,
@@ -167,9 +166,10 @@ static void check_unique(struct check *check, const struct config *config, const
         stream->name && mark ? config_stream_find(config, stream->name, strlen(stream->name))
                              : NULL;
     if (first && first < stream)
-      findings_add(check->findings, &mark->place,
-                   "name: \"%s\" is the name of another stream too (%s); give it another",
-                   stream->name, first->origin);
+      findings_add(
+          check->findings, &mark->place,
+          "name: \"%s\" is the name of another stream, too (%s); give this one another name",
+          stream->name, first->origin);
   }
 }
 

@@ -52,7 +52,8 @@ static void override_report_element(struct setting *setting, const struct node *
   if ((count > 0 && count <= ELEMENTS_NAMED) || suggest_name(word, names, count))
     suggest_add(word, names, count, words, sizeof(words));
   else
-    text_add(words, sizeof(words), "it has %zu elements, called by name or from 0", list->count);
+    text_add(words, sizeof(words), "it has %zu elements; give a name, or a number counted from 0",
+             list->count);
   findings_add(setting->findings, &setting->place, "\"%.60s\" is not in the list; %s", word, words);
 }
 
@@ -100,8 +101,8 @@ static bool override_missing_list(struct setting *setting, const struct node *pa
       node_value(parent, key))
     return false;
   findings_add(setting->findings, &setting->place,
-               "there are no %s whose values could be set; add one to the file, or set the whole "
-               "list as in %s=[{...}]",
+               "the file has no %s, so no value of one can be set; add one to the file, or set the "
+               "whole list as in %s=[{...}]",
                key, key);
   return true;
 }

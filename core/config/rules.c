@@ -95,7 +95,7 @@ void rule_words(const struct pst_option_rule *rule, const struct pst_options *op
     snprintf(words, size, "%s does not go with %s%s%s; change one of them", mine, its, gap,
              because);
   else
-    snprintf(words, size, "%s needs %s%s%s, and here is %s; change one of them", mine,
+    snprintf(words, size, "%s needs %s%s%s, but here %s is set; change one of them", mine,
              rules_stands(rule->needs, rule->needed, needed), gap, because, its);
 }
 

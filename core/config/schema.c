@@ -61,7 +61,7 @@ static const struct schema_key control_keys[] = {
          "How long each side waits for the other at the start. 0: for ever."),
      AT(struct config, control.connect_timeout_ns)},
     {KEY("heartbeat", PST_OPTION_DURATION, "500 ms", 10 * NS_MS, NS_H,
-         "How often each side sends the other a sign of life and its counts. A stream's `timeout` must be at least twice this."),
+         "How often each side sends the other a heartbeat with its counts. A stream's `timeout` must be at least twice this."),
      AT(struct config, control.heartbeat_ns)},
     {.map = NULL}};
 const struct schema_map schema_control = MAP(
@@ -90,7 +90,7 @@ static const struct schema_key filter_keys[] = {
     {.map = NULL}};
 const struct schema_map schema_filter = MAP(
     filter_keys, "transport.filters[]", "plugin",
-    "A filter lies between a transport and Penstock and changes what passes, mostly for tests. A single name is the filter with its defaults.");
+    "A filter is a layer between a transport and Penstock that changes what passes, mostly for tests. A single name is the filter with its defaults.");
 
 static const struct schema_key transport_keys[] = {
     {KEY("plugin", SCHEMA_PLUGIN_NAME, "loopback", 0, 0, "Name of the transport plugin.")},
@@ -99,7 +99,7 @@ static const struct schema_key transport_keys[] = {
          "`device` names the device, where there are several. Under `sender` and `receiver` only "
          "the options of that side may stand.")},
     {KEY("filters", SCHEMA_FILTERS, "[]", 0, 0,
-         "Filters around the transport, the outermost first. A list replaces the list of the enclosing place. A transport without the key `filters` keeps that list."),
+         "Filters around the transport, the outermost first. A list here replaces that of the enclosing transport; without the key `filters`, that list stays."),
      .map = &schema_filter},
     {.map = NULL}};
 const struct schema_map schema_transport = MAP(
@@ -118,7 +118,7 @@ const struct schema_map schema_memory = MAP(
 
 static struct schema_key sender_keys[SCHEMA_KEYS_MAX] = {
     {KEY("share", PST_OPTION_STRING, NULL, 1, SCHEMA_NAME_MAX,
-         "Fan-out: the name of another stream of this file, whose messages this stream sends too, from the same slots. `rate`, `ring` and source are then those of the other stream. Both have the same transport plugin, `message`, ring and memory."),
+         "Fan-out: the name of another stream of this file, whose messages this stream also sends, from the same slots. `rate`, `ring` and source are then those of the other stream. Both streams need the same transport plugin, `message`, ring and memory."),
      AT(struct config_sender, share)},
     {KEY_FOR(
          SCHEMA_SENDER_OWN, 0, "rate", PST_OPTION_RATE, "0", 0, 0,
@@ -152,10 +152,9 @@ const struct schema_map schema_sender =
     MAP(sender_keys, "streams[].sender", NULL, "The sending end of a stream.");
 
 static const struct schema_key assemble_keys[] = {
-    {CHOICE("by", "sequence", by_choices,
-            "What makes a frame. `sequence`: frame f is the messages from f × `packets` on, "
-            "`packets` of them. `rtp_marker`: messages of one RTP timestamp, the last of them "
-            "marked; `packets` is the most there can be."),
+    {CHOICE(
+         "by", "sequence", by_choices,
+         "What makes a frame. `sequence`: each `packets` messages are a frame; frame f begins with message f × `packets`. `rtp_marker`: messages with one RTP timestamp, the last of which has the marker, are a frame of at most `packets`."),
      AT(struct config_receiver, assemble.by)},
     {REQUIRED("packets", PST_OPTION_UINT, 1, 1048576,
               "Messages of a frame; by `rtp_marker`, the most messages of a frame."),
@@ -185,7 +184,7 @@ const struct schema_map schema_assemble = MAP(
 
 static struct schema_key receiver_keys[SCHEMA_KEYS_MAX] = {
     {KEY("share", PST_OPTION_STRING, NULL, 1, SCHEMA_NAME_MAX,
-         "Fan-in: the name of another stream of this file, into whose ring the messages of this stream go too. Both have the same transport plugin and device, `message`, `ring` and memory."),
+         "Fan-in: the name of another stream of this file, into whose ring the messages of this stream go, too. Both streams need the same transport plugin and device, `message`, `ring` and memory."),
      AT(struct config_receiver, share)},
     {CHOICE("path", "auto", path_choices,
             "How messages may reach their memory. `direct`: the transport writes them "
@@ -194,17 +193,17 @@ static struct schema_key receiver_keys[SCHEMA_KEYS_MAX] = {
             "the first of these that works, and the result says which and why. Another "
             "value is an error where it does not work."),
      AT(struct config_receiver, path)},
-    {CHILD("transport", SCHEMA_TRANSPORT, transport,
-           "This side's transport, over that of the stream. Options of both ends stand there, not "
-           "here.")},
-    {CHILD("memory", SCHEMA_MEMORY, memory, "The memory of the receiver's messages.")},
+    {CHILD(
+        "transport", SCHEMA_TRANSPORT, transport,
+        "The transport of this end, merged over that of the stream. Options on which both ends must agree stand at the stream.")},
+    {CHILD("memory", SCHEMA_MEMORY, memory, "The memory of the receiver's slots.")},
     {CHILD("assemble", SCHEMA_MAP, assemble, "How messages become frames.")},
     {KEY("intervals", PST_OPTION_BOOL, "false", 0, 0,
          "Measure the times between arrivals. The result has their percentiles. The transport must time-stamp messages."),
      AT(struct config_receiver, intervals)},
     {KEY_FOR(
          SCHEMA_FOREIGN, 0, "silence", PST_OPTION_DURATION, "2 s", 0, 24 * NS_H,
-         "`control: none`: the stream ends when nothing has come for this time after the first message, or after several datagrams that are no messages. 0: never."),
+         "`control: none`: the stream ends when nothing has arrived for this time. Counting begins with the first message, or after several datagrams that are not messages. 0: never."),
      AT(struct config_receiver, silence_ns)}};
 const struct schema_map schema_receiver =
     MAP(receiver_keys, "streams[].receiver", NULL, "The receiving end of a stream.");
@@ -224,7 +223,7 @@ static struct schema_key stream_keys[SCHEMA_KEYS_MAX] = {
          "Bytes from the start of one slot to the start of the next, at least `message`. 0: `message` rounded up to a cache line, and in frames (`assemble`) `message` itself."),
      AT(struct config_stream, stride)},
     {KEY("ring", PST_OPTION_UINT, NULL, 2, RING_MAX,
-         "Slots of the ring, one for each message. A ring that fits the CPU's cache is faster; a larger one bridges longer pauses of the receiver. Default: the power of two that fits 1 MiB, at least 16 and at most 1024, but no more than 1 GiB in all. Where the sender's `rate` is known, it is at least what that fills in 100 µs, a usual pause, up to 8192. Without a rate, a receiver whose transport knows its link's speed (`verbs_rc`, `verbs_dc`) takes that, divided by the rings of the device; the result's `ring_slots` has the number. A stream that has `share` takes the ring of the other stream. A transport may have a lower limit; that of the plugins here is 4194304."),
+         "Slots of the ring, one for each message. A ring that fits the CPU's cache is faster; a larger one bridges longer pauses of the receiver. Default: the largest power of two of slots that fit in 1 MiB, from 16 to 1024, but at most 1 GiB in all. With a `rate` at the sender, the ring holds at least what arrives in 100 µs, a usual pause, up to 8192 slots. Without a `rate`, a receiver on `verbs_rc` or `verbs_dc` uses the link's speed instead, divided by the number of rings of the device. `ring_slots` of the result shows the number. A stream with `share` uses the ring of the other stream. A transport may have a lower limit; Penstock's own take up to 4194304."),
      AT(struct config_stream, ring), .default_of = schema_default_ring,
      .default_words = "by `message` and `rate`"},
     {KEY("timeout", PST_OPTION_DURATION, "5 s", NS_MS, NS_H,

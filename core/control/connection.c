@@ -165,7 +165,8 @@ void connection_send(struct connection *peer, const struct wire_message *message
     rc = connection_queue(peer, control->frame, length);
   if (rc < 0) {
     /* The stream cannot go on without it, and the other end must not wait. */
-    pst_log(PST_LOG_ERROR, "control: a %s for %s could not be made: %s",
+    pst_log(PST_LOG_ERROR,
+            "control: cannot encode a %s message for %s: %s; the connection is closed",
             wire_type_name(message->type), peer->text, strerror(-rc));
     peer->out_broken = true;
     shutdown(peer->main.fd, SHUT_RDWR);

@@ -30,8 +30,8 @@ static size_t connection_frame_length(const uint8_t *at, size_t left)
 static void connection_early_bye(struct connection *peer, const struct wire_message *bye)
 {
   control_complain(peer->control, PST_LOG_WARN,
-                   "control: dropped: %s left before it had shown who it is%s%s", peer->text,
-                   bye->text[0] ? ": " : "", bye->text);
+                   "control: dropped: %s disconnected before it had identified itself%s%s",
+                   peer->text, bye->text[0] ? ": " : "", bye->text);
   connection_close(peer, 0, NULL);
 }
 

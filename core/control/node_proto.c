@@ -130,7 +130,7 @@ static void node_got_join(const struct message_in *in)
 
   if (peer->is_connector || peer->node.state != NODE_STRANGE) {
     connection_drop(peer, -EPROTO, "sent JOIN %s",
-                    peer->is_connector ? "though it was connected to" : "twice");
+                    peer->is_connector ? "on a connection that this end opened" : "twice");
     return;
   }
   if (!terms_compare(&control->node->terms, m, ends, text, sizeof(text))) {

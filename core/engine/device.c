@@ -121,7 +121,7 @@ int engine_device_check_told(const struct engine_device *device, bool has_keys,
   if (is_key && (!has_keys || bytes <= CONTROL_ADDRESS_MAX))
     return 0;
   return pst_fail(error, PST_EXIT_UNAVAILABLE, -E2BIG,
-                  "%s: %s of transport %s has up to %u bytes as it is set up, and the control "
+                  "%s: %s of transport %s has up to %u bytes with these options, and the control "
                   "channel carries %u; let it use fewer devices or lanes (`penstock plugins %s` "
                   "lists its options)",
                   plugin->origin, is_key ? "the key of a region" : "an endpoint's address",

@@ -281,8 +281,8 @@ static int open_check_same_environment(const struct pst_plugin *plugin,
   if (environment_equal(environment_of(plugin->described->description), environment))
     return 0;
   return loader_reject(why, -EPROTO,
-                       "its environment is not that of the description beside it, which is set "
-                       "before it is opened; install %.*s.desc.so of the same build",
+                       "it needs other environment variables than the description beside it, which "
+                       "are set before a plugin is opened; install %.*s.desc.so of the same build",
                        (int)(strlen(why->path) - strlen(".so")), why->path);
 }
 

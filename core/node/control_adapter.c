@@ -49,7 +49,8 @@ static void mail_give_up(struct pst_node *node, struct node_mail *mail, int code
 
 static void mail_lose(struct pst_node *node)
 {
-  pst_log(PST_LOG_ERROR, "a peer's control message cannot be kept: %s; the node leaves its peers",
+  pst_log(PST_LOG_ERROR,
+          "a peer's control message cannot be kept: %s; the node disconnects from all peers",
           strerror(ENOMEM));
   atomic_store(&node->has_lost_mail, true);
   atomic_store_explicit(&node->thread.mailbox.has_mail, true, memory_order_release);
@@ -148,8 +149,7 @@ static void mail_join(struct pst_node *node, struct node_mail *mail)
   char text[160];
 
   if (node->peer_count >= node->peers_max) {
-    snprintf(text, sizeof(text), "there are as many peers as the limit `peers` says: %u",
-             node->peers_max);
+    snprintf(text, sizeof(text), "the limit of %u peers (`peers`) is reached", node->peers_max);
     control_node_bye(node->control, mail->heard.id, -EUSERS, text);
     return;
   }

@@ -413,8 +413,8 @@ int pst_node_connect(struct pst_node *node, const char *address, struct pst_peer
   char text[192];
 
   if (node->peer_count >= node->peers_max)
-    return pst_fail(error, PST_EXIT_USAGE, -EUSERS,
-                    "there are as many peers as the limit `peers` says: %u", node->peers_max);
+    return pst_fail(error, PST_EXIT_USAGE, -EUSERS, "the limit of %u peers (`peers`) is reached",
+                    node->peers_max);
   snprintf(text, sizeof(text), "what answers at %s", address);
   int rc = peer_open(node, node->id_last += 2, text, &made);
   if (rc < 0)

@@ -320,11 +320,11 @@ static void end_fail_explained(struct session_end *end)
 
   if (end->trouble.kind == END_PATH_REFUSED) {
     end->ops->worst_path(end->config, &key);
-    end_fail_logged(end, status,
-                    "`%s` asked for, but with this peer it is %s%s%s; `path: auto` takes what "
-                    "there is",
-                    key, end->path.path == PST_PATH_MAPPED ? "mapped" : "staged",
-                    end->path.reason[0] ? ": " : "", end->path.reason);
+    end_fail_logged(
+        end, status,
+        "`%s` asked for, but with this peer it is %s%s%s; `path: auto` takes what is possible", key,
+        end->path.path == PST_PATH_MAPPED ? "mapped" : "staged", end->path.reason[0] ? ": " : "",
+        end->path.reason);
   } else if (end->trouble.kind == END_DEVICE_LOST) { /* the peer reads it, too */
     end_fail_logged(end, status,
                     "the %s's device of transport %s has failed: %s; see the %s's log, and its "

@@ -89,8 +89,8 @@ static int frames_check_timestamps(struct pst_receiver *receiver)
     return 0;
   return end_fail_logged(
       &receiver->end, -EPROTO,
-      "assemble: messages by `rtp_marker` need timestamps, and transport %s brings none as it is "
-      "set up; `penstock plugins %s` says whether an option does, or assemble by sequence",
+      "assemble: messages by `rtp_marker` need timestamps, and transport %s brings none with these "
+      "options; see `penstock plugins %s` for an option that does, or assemble by sequence",
       transport, transport);
 }
 

@@ -59,12 +59,12 @@ static int frames_check_transport(const struct pst_receiver *receiver, struct ps
 {
   if (receiver->end.device->limits.capabilities & PST_CAP_SEQUENCE)
     return 0;
-  return pst_fail(error, PST_EXIT_UNAVAILABLE, -EOPNOTSUPP,
-                  "stream %s: assemble needs sequence numbers, which transport %s does not carry "
-                  "as it is set up; `penstock plugins %s` says whether an option does, or choose "
-                  "another transport, or remove \"assemble\"",
-                  receiver->end.name, receiver->end.device->plugin->name,
-                  receiver->end.device->plugin->name);
+  return pst_fail(
+      error, PST_EXIT_UNAVAILABLE, -EOPNOTSUPP,
+      "stream %s: assemble needs sequence numbers, which transport %s does not carry with these "
+      "options; see `penstock plugins %s` for an option that does, or choose "
+      "another transport, or remove \"assemble\"",
+      receiver->end.name, receiver->end.device->plugin->name, receiver->end.device->plugin->name);
 }
 
 static int frames_open_zeros(struct pst_receiver *receiver, struct frames *frames,

@@ -122,11 +122,11 @@ static int ring_check_path(const struct receive_ring *ring, struct pst_error *er
 
   if (path == CONFIG_PATH_AUTO || ring->path.path == wanted[path])
     return 0;
-  return pst_fail(error, PST_EXIT_UNAVAILABLE, -EOPNOTSUPP,
-                  "stream %s: `path: %s` asked for, but here it is %s%s%s; `path: auto` takes what "
-                  "there is",
-                  ring->stream->name, names[wanted[path]], names[ring->path.path],
-                  ring->path.reason[0] ? ": " : "", ring->path.reason);
+  return pst_fail(
+      error, PST_EXIT_UNAVAILABLE, -EOPNOTSUPP,
+      "stream %s: `path: %s` asked for, but here it is %s%s%s; `path: auto` takes what is possible",
+      ring->stream->name, names[wanted[path]], names[ring->path.path],
+      ring->path.reason[0] ? ": " : "", ring->path.reason);
 }
 
 static int ring_open_path(struct receive_ring *ring, struct pst_error *error)

@@ -90,8 +90,8 @@ void receiver_beat_heard(struct session_end *end)
   if (end->endpoint.handle)
     end->lane->worker.ops->describe(end->endpoint.handle, words, sizeof(words));
   pst_log(PST_LOG_WARN,
-          "stream %s: nothing has arrived yet of the %lu messages that were sent; this end is %s. "
-          "Check `device` at both ends, the route, and firewalls, which may let `control` pass "
-          "alone",
+          "stream %s: none of the %lu messages that were sent has arrived yet; this end is %s. "
+          "Check `device` at both ends, the route, and firewalls: they may pass the control "
+          "channel and drop the data",
           end->name, end->peer.messages, words);
 }

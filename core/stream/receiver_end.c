@@ -19,8 +19,8 @@ static int receiver_fail_short(struct pst_receiver *receiver)
 {
   return end_fail_logged(
       &receiver->end, -EPROTO,
-      "the sender sent %lu messages, %lu arrived, and nothing more came for %.1f s on a transport "
-      "that loses none: a bug of the transport, or of its peer",
+      "the sender sent %lu messages, %lu arrived, and nothing more came for %.1f s, though the "
+      "transport is reliable: a bug of the transport, or of its peer",
       receiver->sent.messages, receiver->arrived, (double)receiver->end.config->timeout_ns / 1e9);
 }
 

@@ -61,11 +61,12 @@ static int receiver_open_intervals(struct pst_receiver *receiver, struct pst_err
   const struct engine_device *device = receiver->end.device;
 
   if (!(device->limits.capabilities & PST_CAP_TIME))
-    return pst_fail(error, PST_EXIT_UNAVAILABLE, -EOPNOTSUPP,
-                    "stream %s: intervals need messages with times, and transport %s stamps none "
-                    "as it is set up; `penstock plugins %s` says whether an option does, or remove "
-                    "\"intervals\"",
-                    receiver->end.name, device->plugin->name, device->plugin->name);
+    return pst_fail(
+        error, PST_EXIT_UNAVAILABLE, -EOPNOTSUPP,
+        "stream %s: intervals need messages with times, and transport %s stamps none with these "
+        "options; see `penstock plugins %s` for an option that does, or remove "
+        "\"intervals\"",
+        receiver->end.name, device->plugin->name, device->plugin->name);
   receiver->intervals = calloc(1, sizeof(*receiver->intervals));
   if (!receiver->intervals)
     return end_out_of_memory(&receiver->end, error);
@@ -163,7 +164,8 @@ void receiver_size_ring(struct pst_receiver *receiver, uint64_t link_bps)
   plan->ring_slots -= receiver->slots;
   receiver->slots = config_ring_of_rate(end->config->message, rate_bps);
   plan->ring_slots += receiver->slots;
-  pst_log(PST_LOG_DEBUG, "stream %s: a ring of %u slots, by its part of the link: %.3g Gbit/s",
+  pst_log(PST_LOG_DEBUG,
+          "stream %s: a ring of %u slots, for its share of the link's speed: %.3g Gbit/s",
           end->name, receiver->slots, (double)rate_bps / 1e9);
 }
 

@@ -35,8 +35,8 @@ static void sender_leg_miscounted(struct sender_leg *leg, const struct pst_compl
 
   leg->dead = true;
   end_fail_logged(end, -EIO,
-                  "transport %s ends %lu messages up to message %lu, but of %lu that were posted "
-                  "the next to end is %lu: a bug of the transport",
+                  "transport %s reports %lu messages up to message %lu as sent, but of %lu posted "
+                  "messages the next to complete is %lu: a bug of the transport",
                   end->device->plugin->name, completion->u.done.count, completion->u.done.cookie,
                   leg->posted, leg->done);
 }

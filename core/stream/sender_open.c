@@ -41,7 +41,7 @@ struct region_params sender_slot_params(const struct pst_sender *sender,
                                 .label = sender->end.name,
                                 .lower = "`ring` or `message`",
                                 .use = " for the sender's slots",
-                                .does = "sends from memory with",
+                                .does = "sends from",
                                 .access = PST_ACCESS_LOCAL_READ,
                                 .send_max = sender->end.config->message};
 }
@@ -60,7 +60,7 @@ static void sender_check_needs(const struct pst_sender *sender, struct region_wh
       continue;
     if (leg != &sender->end && region_lacks(&sender->region.mem, params.needs, &lacks))
       snprintf(why->text, sizeof(why->text),
-               "transport %s of stream %.64s sends from memory with %s, memory %s (%s) has not",
+               "transport %s of stream %.64s sends from %s, and memory %s (%s) is not such memory",
                params.device->plugin->name, leg->name, lacks, sender->memory->plugin->name,
                sender->region.mem.backing);
     return;

@@ -22,8 +22,8 @@ static int session_foreign_begin(struct session_end *end, struct pst_error *erro
 
   if (!(end->device->limits.capabilities & PST_CAP_FOREIGN))
     return pst_fail(error, PST_EXIT_UNAVAILABLE, -EOPNOTSUPP,
-                    "stream %s: transport %s speaks to no peer without Penstock, which `control: "
-                    "none` is for; take one that does, such as udp, or leave `control: none` out",
+                    "stream %s: `control: none` is for a peer that is not Penstock, and transport "
+                    "%s has no such peers; take udp or ethernet, or leave `control: none` out",
                     end->name, end->device->plugin->name);
   if (end->state == PST_STATE_FAILED) /* the application has left already */
     return 0;
@@ -50,8 +50,8 @@ static int session_foreign_open(struct pst_session *session, struct pst_error *e
 
   if (session_has_both(session))
     return pst_fail(error, PST_EXIT_USAGE, -EINVAL,
-                    "`control: none` is for one end alone, whose peer is not Penstock: run "
-                    "`penstock receive` or `penstock send`; for both in one process leave it out");
+                    "`control: none` is for one end, whose peer is not Penstock: run `penstock "
+                    "receive` or `penstock send`; to run both ends in one process leave it out");
   for (uint32_t i = 0; i < session->end_count && rc == 0; i++)
     rc = session_foreign_begin(session->ends[i], error);
   return rc;

@@ -181,7 +181,7 @@ class AllPairs(Case):
         exchange.mkdir()
         child = self.run_program("bench", "--all-pairs", *LOOPBACK, "--exchange", exchange, "--rank", 1, "--ranks", 2,
                                  "--wait", "200ms", expect=1)  # fmt: skip
-        self.assertIn("rank 1: rank 0 has not come in time", child.stderr)
+        self.assertIn("rank 1: rank 0 did not start in time", child.stderr)
 
     def test_a_rank_that_dies_is_named_and_the_others_go_on(self):
         exchange = self.folder / "exchange"
@@ -217,11 +217,11 @@ class AllPairs(Case):
     def test_what_cannot_be_is_refused(self):
         for arguments, why in (
             ((), "no key-value exchange: no launcher with PMIx has started it"),
-            (("127.0.0.1",), "--all-pairs has ranks"),
+            (("127.0.0.1",), "--all-pairs finds its ranks"),
             (("--size", "64,128"), "one --op and one --size"),
             (("--exchange", "/nowhere", "--rank", "0", "--ranks", "2"), "there is no such folder"),
-            (("--exchange", self.folder), "neither a launcher nor --rank N --ranks M"),
-            (("--exchange", self.folder, "--rank", "2", "--ranks", "2"), "rank 2 of 2 cannot be"),
+            (("--exchange", self.folder), "the rank of this process is unknown"),
+            (("--exchange", self.folder, "--rank", "2", "--ranks", "2"), "rank 2 of 2 is not possible"),
             (("--exchange", self.folder, "--rank", "0", "--ranks", "2", "--endpoint", "device=a"), "is none of address="),
             (("--exchange", self.folder, "--rank", "0", "--ranks", "2", "--endpoint", "address=203.0.113.16/28"),
              "this host has no such address"),

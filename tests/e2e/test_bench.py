@@ -476,7 +476,7 @@ class Bench(Case):
                 wait_until(lambda: sum(f"pid {client.pid}," in line and " is here" in line for line in lines) > 1, 20,
                            "a stream or a region is here")  # fmt: skip
             client.kill()
-            goodbye = server.wait_line(rf"\(pid {client.pid}\) has gone without a goodbye(.*)$")
+            goodbye = server.wait_line(rf"\(pid {client.pid}\) disconnected unexpectedly(.*)$")
             said = rf"(error|bench): lost the .*pid {client.pid}, .*killed"  # but for what -v adds
             told = [line for line in lines if re.search(said, line)]
             self.assertEqual(goodbye[1], "" if told else ": it was killed or crashed", told)

@@ -341,7 +341,7 @@ class CheckFor(Case):
         text = GOOD.replace('control: {address: "127.0.0.1:18515"}', "control: none")
         path = self.write("foreign.yaml", text.replace("loopback", "udp").replace("{type: verify}", "discard"))
         child = self.run_program("check", path, "--for", "run", expect=2)
-        self.assertRegex(child.stderr, self.place(path) + "`control: none` is for one end alone")
+        self.assertRegex(child.stderr, self.place(path) + "`control: none` is for one end, whose peer")
         child = self.run_program("check", path, "--for", "send", expect=2)
         self.assertRegex(child.stderr, self.place(path) + "udp: to: .*needs a destination")
         child = self.run_program("send", path, expect=2)
@@ -352,7 +352,7 @@ class CheckFor(Case):
     def test_what_two_processes_cannot_share(self):
         malloc = GOOD.replace("memory: {plugin: host}\n      sink", "memory: {plugin: host, options: {backing: malloc}}\n      sink")
         reference = GOOD.replace("{plugin: loopback}", "{plugin: loopback, options: {mode: reference}}")
-        for text, words in ((malloc, "shared by a file descriptor, and memory host has none"),
+        for text, words in ((malloc, "a file descriptor can share, and memory host with these options is not"),
                             (reference, "loopback: mode: reference works within one process only")):  # fmt: skip
             path = self.write("apart.yaml", text)
             self.run_program("check", path, "--for", "run")
@@ -393,7 +393,7 @@ class CheckFor(Case):
         path = self.write("fifo.yaml", text)
         for command in (("check", "--for", "send"), ("run",)):
             child = self.run_program(*command, path, cwd=self.folder, expect=2)
-            self.assertRegex(child.stderr, self.place(path) + ".* fifo is no regular file, and a capture is read")
+            self.assertRegex(child.stderr, self.place(path) + ".* fifo is not a regular file, and a capture is read")
 
     def test_what_no_command_takes_is_refused(self):
         text = GOOD.replace("{type: pattern}", "{type: file, file: nowhere}")
@@ -467,7 +467,7 @@ class CheckFor(Case):
                               f"- {{name: p, message: 1000, {ends}}}\n")
             for command in (("check", "--for", "run"), ("run",)):
                 child = self.run_program(*command, path, expect=2)
-                self.assertRegex(child.stderr, rf"v6\.yaml:\d+:\d+: udp: {option}: the sender is on IPv\d, the receiver on IPv\d")
+                self.assertRegex(child.stderr, rf"v6\.yaml:\d+:\d+: udp: {option}: the sender uses IPv\d, the receiver IPv\d")
                 self.assertEqual(child.stderr.count("penstock: error: "), 1, str(child))
             self.run_program("check", path, "--for", "send")
 
@@ -489,7 +489,7 @@ class CheckFor(Case):
             path = self.write("ports.yaml", "penstock: 1\ntransport: udp\nstreams:\n" + streams)
             child = self.run_program("check", path, "--for", "run", expect=0 if good else 2)
             if not good:
-                self.assertRegex(child.stderr, rf"yaml:5:\d+: udp: \w+: the \w+ of stream \"p\" takes UDP port 28955 .*yaml:4:\d+\)")
+                self.assertRegex(child.stderr, rf"yaml:5:\d+: udp: \w+: the \w+ of stream \"p\" uses UDP port 28955 .*yaml:4:\d+\)")
             self.run_program("check", path, "--stream", "q", "--for", "run")
         path = self.write("ports.yaml", "penstock: 1\ntransport: {plugin: udp, options: {port: 28955}}\n"
                           "streams:\n- {name: p, message: 9}\n- {name: q, message: 9}\n")  # fmt: skip
@@ -504,7 +504,7 @@ class CheckFor(Case):
             ("receiver.transport.options.source", "0.0.0.0", "source: 0.0.0.0 and :: are no host's"),
             ("transport.options.device", "239.1.2.3", "device: a multicast address is no host's"),
             ("transport.options.device", "'::'", "device: 0.0.0.0 and :: are no host's"),
-            ("sender.transport.options.to", "127.0.0.9", "to: the receiver hears what is sent to 127.0.0.1 alone"),
+            ("sender.transport.options.to", "127.0.0.9", "to: the receiver listens on 127.0.0.1 only"),
         ):
             for command in (("check", "--for", "run"), ("run",)):
                 child = self.run_program(*command, udp, "--set", f"streams.packets.{key}={value}", expect=2)

@@ -110,7 +110,7 @@ class Cuda(Case):
             "--size", "1462", "--bandwidth", "--duration", "20ms",
             environment=environment("delay_us=200"),
         )  # fmt: skip
-        self.assertIn("send: from slots in host memory: transport loopback sends from no memory cuda",
+        self.assertIn("send: the sender's slots are in host memory, since transport loopback cannot send from memory cuda",
                       child.stdout)  # fmt: skip
 
     def test_the_staged_path_is_reported_where_nobody_asked_for_it(self):

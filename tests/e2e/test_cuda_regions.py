@@ -153,7 +153,7 @@ class Regions(Case):
                 self.assertLess(time.monotonic() - began, 10 * PATIENCE)
                 self.assertIn(str(dead.pid), other.stderr)
                 if dead is client:  # in the server's own words, whichever of its threads heard first
-                    self.assertIn(f"(pid {client.pid}) has gone without a goodbye", server.stderr)
+                    self.assertIn(f"(pid {client.pid}) disconnected unexpectedly", server.stderr)
 
     def test_the_writer_is_killed(self):
         self.killed("client")

@@ -286,7 +286,7 @@ class Doctor(Case):
 
     def test_the_command_line(self):
         for words, why in ((("--area", "adaptr"), "did you mean 'adapter'"), (("--root", "nowhere"), "nowhere: No such file"),
-                           (("--root", str(self.folder)), "is no recording"), (("--root", "a", "--record", "b"), "excludes --root"),
+                           (("--root", str(self.folder)), "is not a recording"), (("--root", "a", "--record", "b"), "excludes --root"),
                            (("--for", "nothing.yaml"), "nothing.yaml")):  # fmt: skip
             with self.subTest(words):
                 self.assertRegex(self.run_program("doctor", *words, expect=2).stderr, why)

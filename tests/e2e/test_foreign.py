@@ -535,18 +535,18 @@ class Refusals(Foreign):
         for option in ("ssrc=5", "payload_type=33"):
             child = self.run_program("check", self.foreign_config("none"), "--set",
                                      f"streams.packets.receiver.transport.options.{option}", expect=2)  # fmt: skip
-            self.assertRegex(child.stderr, f"`{option.replace('=', ': ')}` needs `framing: rtp`, and here is `framing: none`")
+            self.assertRegex(child.stderr, f"`{option.replace('=', ': ')}` needs `framing: rtp`, but here `framing: none` is set")
 
     def test_both_ends_at_once(self):
         child = self.run_program("run", self.foreign_config("rtp"), expect=2)
-        self.assertRegex(child.stderr, r"one end alone")
+        self.assertRegex(child.stderr, r"is for one end, whose peer")
 
     def test_verify_has_no_pattern(self):
         path = self.foreign_config("rtp")
         child = self.run_program(
             "receive", path, "--set", "streams.packets.receiver.sink=verify", expect=2
         )
-        self.assertRegex(child.stderr, r"sink: verify needs the sender's word")
+        self.assertRegex(child.stderr, r"sink: verify needs the parameters of the sender's pattern")
 
     def test_pcap_has_no_times(self):
         child = self.run_program("check", self.foreign_config("rtp"), "--set",

@@ -132,7 +132,7 @@ class Frames(Case):
 
     def test_what_cannot_be_is_refused(self):
         for more, why in (
-            (", path: direct", r'path: direct cannot be had beside "assemble"'),
+            (", path: direct", r'path: direct is not possible with "assemble"'),
             (", assembly: 1", r'unknown key "assembly"'),
         ):
             path = self.config(

@@ -502,7 +502,7 @@ class Hardware(Checking):
         os.kill(program, signal.SIGKILL)
         client.wait()
         self.assertEqual(server.wait(), 0, str(server))
-        self.assertIn("has gone without a goodbye", str(server))
+        self.assertIn("disconnected unexpectedly", str(server))
 
 
 if __name__ == "__main__":

@@ -131,8 +131,8 @@ streams:
     def test_refused(self):
         """Addresses that are none, or lie beyond this machine; a port that another program has."""
         path = self.lossy()
-        for address, status, text in (("9400", 2, "is no ADDRESS:PORT"), ("a.example:1", 2, "is no ADDRESS:PORT"),
-                                      ("::1:9400", 2, "is no ADDRESS:PORT"), ("0.0.0.0:0", 2, "--metrics-insecure"),
+        for address, status, text in (("9400", 2, "is not ADDRESS:PORT"), ("a.example:1", 2, "is not ADDRESS:PORT"),
+                                      ("::1:9400", 2, "is not ADDRESS:PORT"), ("0.0.0.0:0", 2, "--metrics-insecure"),
                                       ("[::]:0", 2, "--metrics-insecure"), ("192.0.2.1:9", 2, "--metrics-insecure"),
                                       ("[::ffff:192.0.2.1]:9", 2, "--metrics-insecure")):  # fmt: skip
             child = self.run_program("run", path, "--metrics", address, "--count", 1, expect=status)

@@ -195,15 +195,15 @@ streams:
         self.run_result("a.json")
         for text in ("", "{}", "[1]", "null", "{" * 5000, '{"penstock": 1, "command": []}', "\0"):
             self.write("bad.json", text)
-            self.assertIn("is no result", self.page("bad.json", expect=2).stderr)
+            self.assertIn("is not the result", self.page("bad.json", expect=2).stderr)
         self.assertIn("cannot read", self.page("none.json", expect=2).stderr)
-        self.assertIn("no regular file", self.page(".", expect=2).stderr)
+        self.assertIn("not a regular file", self.page(".", expect=2).stderr)
         os.mkfifo(self.folder / "fifo")
-        self.assertIn("no regular file", self.page("fifo", expect=2).stderr)
+        self.assertIn("not a regular file", self.page("fifo", expect=2).stderr)
         self.assertIn("--output", self.run_program("report", self.folder / "a.json", expect=2).stderr)
         mine = self.write("mine.html", "<!DOCTYPE html><p>mine")
         child = self.run_program("report", self.folder / "a.json", "-o", mine, expect=1)
-        self.assertIn("no page of `penstock report`", child.stderr)
+        self.assertIn("not a page of `penstock report`", child.stderr)
         self.assertEqual(mine.read_text(), "<!DOCTYPE html><p>mine")
 
     def test_browser(self):

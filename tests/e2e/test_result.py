@@ -194,7 +194,7 @@ class ResultFile(Case):
         self.out.write_text("of another program")
         child.signal(signal.SIGINT)
         self.assertEqual(child.wait(), 1, str(child))
-        self.assertRegex(child.stderr, r"--json.*out.json exists and is no result of a command")
+        self.assertRegex(child.stderr, r"--json.*out.json exists and is not the result of a command")
         self.assertEqual(self.out.read_text(), "of another program")
 
     @unittest.skipIf(SANITIZED, "a sanitizer takes address space by the terabyte")
@@ -259,7 +259,7 @@ class ResultFile(Case):
         self.out.chmod(0o200)
         child = self.run_program("run", "config/loopback.yaml", "--json", self.out, expect=2,
                                  prefix=("setpriv", "--bounding-set=-all", "--inh-caps=-all") if os.getuid() == 0 else ())  # fmt: skip
-        self.assertIn("cannot be read, so that nothing tells whether it is a result", child.stderr)
+        self.assertIn("cannot be read, so it is unknown whether it is a result", child.stderr)
 
     def test_the_option_is_where_a_stream_is_not_there(self):
         result, _ = self.run_json("run", "config/loopback.yaml", "--stream", "nope", expect=2)

@@ -136,7 +136,7 @@ class Requests(ServeCase):
         first = self.start("request", "write", self.address, "--duration", 60, *words)
         self.wait_joined(3)
         second = self.run_program("request", "write", self.address, expect=1)
-        self.assertRegex(second.stderr, r"says: there are as many peers as .*: 1 \(the server's --clients\)")
+        self.assertRegex(second.stderr, r"says: the limit of 1 peers .* is reached \(the server's --clients\)")
         self.assert_stopped(first, signal.SIGINT, r"after \d\.\d of 60\.0 seconds; ")
         self.wait_all_left()
         first = self.start("request", "write", self.address, "--count", 10**9, *words)
@@ -297,10 +297,10 @@ class Requests(ServeCase):
             (["request", "write", "127.0.0.1:1", "--timeout", "2s"], "at least 3s"),
             (["request", "write", "127.0.0.1:1", "--pieces", "513"], "1 to 512"),
             (["request", "write", "127.0.0.1:1", "--size", "0"], "--size"),
-            (["request", "write", "127.0.0.1:1", "--size", "3", "--pieces", "4"], "--pieces are more than the bytes of --size"),
+            (["request", "write", "127.0.0.1:1", "--size", "3", "--pieces", "4"], "--pieces is more than the bytes of --size"),
             (["request", "write", "127.0.0.1:1", "--count", "3", "--duration", "3"], "exclude each other"),
             (["serve", "--read-only"], "need --root"),
-            (["serve", "127.0.0.1:0", "--transport", "udp"], "which transport udp does not have as it is set up; use loopback, ucx or verbs_rc"),
+            (["serve", "127.0.0.1:0", "--transport", "udp"], "which transport udp does not have with these options; use loopback, ucx or verbs_rc"),
             (["serve", "--clients", "0"], "--clients"),
             (["serve", "--root", "/no/such/folder"], "--root /no/such/folder: No such file or directory; create the folder"),
             (["serve", "--request-max", "1TiB", "--root", "/no/such/folder"], "No such file"),

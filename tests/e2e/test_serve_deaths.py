@@ -149,7 +149,7 @@ class Standstill(ServeCase):
         client = self.request("3s")
         with self.still():
             self.assertEqual(client.wait(), 1, str(client))
-        self.assertRegex(str(client), "the server is there and has answered nothing for 4.5 s; look at its log")
+        self.assertRegex(str(client), "the server is connected, but has not answered for 4.5 s; look at its log")
         self.wait_all_left()
         self.assert_healthy()
 

@@ -344,7 +344,7 @@ class Interrupted(ServeCase):
                 self.serve("--overwrite")
                 (self.root / "file").unlink()
                 return str(client)
-            self.assertRegex(client.stderr, "file: .*lost the peer.*; --resume goes on with it")
+            self.assertRegex(client.stderr, "file: .*lost the peer.*; --resume continues it")
             self.assertEqual(client.stderr.count("penstock: error:"), 1, str(client))
             self.assertRegex(client.stderr, r"put 0 files, 0 bytes .* \| 1 failed")
             return None
@@ -360,7 +360,7 @@ class Interrupted(ServeCase):
         wait_until(lambda: (self.here / "many").exists() or client.poll() is not None, 60, "it has begun")
         self.server.kill()
         self.assertEqual(client.wait(), 1, str(client))
-        self.assertRegex(client.stderr, r"lost the peer.*; \d+ files? went through, --resume goes on with the others")
+        self.assertRegex(client.stderr, r"lost the peer.*; \d+ files? copied, --resume continues with the others")
         self.assertEqual(client.stderr.count("penstock: error:"), 1, str(client))
 
     def test_what_was_left_may_be_of_another_file(self):
@@ -456,7 +456,7 @@ class Planted(ServeCase):
             part.close()
         self.assertEqual(client.wait(), 1, str(client))
         self.assertNotIn(b"SECRET", [path.read_bytes() for path in (self.root / "d").iterdir()])
-        self.assertIn("it was exchanged for something else while the folder was read", client.stderr)
+        self.assertIn("it was replaced while the folder was read", client.stderr)
 
     def opened_by(self, client):
         """Names of the folder's files that it has open, once it has as many as it ever has."""
@@ -570,7 +570,7 @@ class FullDisk(ServeCase):
         random_file(self.here / "large", 64 * MIB)
         random_file(self.here / "small", MIB)
         child = self.put("large", expect=1)
-        self.assertRegex(child.stderr, "8388608, the size of the server's file system, are the server's --file-max")
+        self.assertRegex(child.stderr, "is more than the server's file system holds, 8388608 bytes")
         self.stop()
         self.serve("--file-max", "64MiB")
         child = self.put("large", expect=1)
@@ -643,7 +643,7 @@ class Refused(ServeCase):
                     part = side / "U" / f".a{PART}"
                     plant(part)
                     self.refused(verb, "a", "--to", "U/a", where=where,
-                                 said=f"its unfinished part beside it, .a{PART}, is no regular file .*; remove it {at}$")
+                                 said=f"its unfinished part beside it, .a{PART}, is not a regular file .*; remove it {at}$")
                     part.rmdir() if part.is_dir() and not part.is_symlink() else part.unlink()
             (other / "a").unlink()
 
@@ -664,7 +664,7 @@ class Refused(ServeCase):
         self.refused("get", "a", "--to", "folder/..", where="client:folder/../a", said="^it exists")
         self.refused("get", "a", "--to", "folder/", where="client:folder/a", said="^a folder has that name; choose another")
         self.refused("get", "a", "--to", "new/", where="--to", said=f"^--to new/: {gone}; create", code="usage", expect=2)
-        self.refused("get", "../a", where="server:../a", said="no parts of a name", code="usage", expect=2)
+        self.refused("get", "../a", where="server:../a", said="cannot be parts of a name", code="usage", expect=2)
         self.refused("put", "a", "--to", "/a", where="--to", said="^--to /a: it is absolute", code="usage", expect=2)
 
     def test_which_end_lacks_overwrite(self):

@@ -93,7 +93,7 @@ class Strangers(ServeCase):
              "fetch 0 0 4096 1 0",
              f"store 0 8191 2 1 0 {crc}", f"store 0 8192 1 1 0 {crc}", f"hole 0 4096 {2**62}", "hole 0 4096 4095", "commit 0", "hole 0 0 1",
              "create new 8192", "hole 0 8191 1", "commit 0", "commit 0", "close 0"],
-            ["WELCOME", "crc", "CREATED", "REFUSE EBADMSG .*CRC32C", "DONE", "REFUSE EINVAL .*4096 of 8192", "REFUSE EBADF .*the other way",
+            ["WELCOME", "crc", "CREATED", "REFUSE EBADMSG .*CRC32C", "DONE", "REFUSE EINVAL .*4096 of 8192", "REFUSE EBADF .*the other direction",
              "REFUSE ERANGE", "REFUSE ERANGE",
              "REFUSE (ERANGE|EFBIG)", "DONE", "REFUSE EINVAL .*8191 of 8192", "DONE", "REFUSE EBUSY", "DONE", "DONE", "REFUSE EBADF",
              "DONE"])  # fmt: skip
@@ -141,7 +141,7 @@ class Strangers(ServeCase):
             ("raw ff", "LEFT EPROTO"),
             ("raw a1001863", "LEFT EPROTO .*no message type 99"),
             ("raw a20004", "LEFT EPROTO"),
-            ("raw a200040501", "LEFT EPROTO .*DONE is no message of a client"),
+            ("raw a200040501", "LEFT EPROTO .*DONE is not a message that clients send"),
             ("hello 1", "LEFT EPROTO .*HELLO"),
         ):
             with self.subTest(line=line):

@@ -264,7 +264,7 @@ class Sender(Trouble):
         line = sender.wait_line(r"Sent \d+ .*Mbps")
         self.assertRegex(sender.stderr, r"Sent \d+ .*loss \? \|", line)
         self.assertNotRegex(sender.stderr, r"\| 0 dropped")
-        receiver.wait_line(r"nothing has arrived yet of the [1-9].*on 127\.0\.0\.1.*`device`")
+        receiver.wait_line(r"none of the [1-9].* has arrived yet.*on 127\.0\.0\.1.*`device`")
         receiver.wait_line(r"Got 0 packets .*loss \? \|")
         self.assertNotRegex(receiver.stderr, r"\| 0 dropped")
         for child in (sender, receiver):

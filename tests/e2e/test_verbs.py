@@ -455,7 +455,7 @@ class Verbs(Case):
             self.assert_accounted(stream)
             self.assertEqual((stream["messages_delivered"], stream["corrupted"]), (5000, 0))
         child = self.run_program("run", path, *shared, "--set", "transport.options.qps=2", expect=2, **self.prefix())
-        self.assertIn("`qps: 2` needs `srq: false`, and here is `srq: true`", child.stderr)
+        self.assertIn("`qps: 2` needs `srq: false`, but here `srq: true` is set", child.stderr)
         self.plant(caps="max_srq: 0")
         child = self.run_program("run", path, *shared, expect=3, **self.prefix())
         self.assertRegex(child.stderr, "mlx5_0 has no shared receive queues for `srq: true`.*ibv_devinfo -v")
@@ -502,8 +502,8 @@ class Verbs(Case):
         path = self.verbs_config()
         path.write_text(path.read_text().replace("keepalive: 100 ms", "keepalive: 0"))
         for settings, expected in ((["reconnect=5s"], r"`reconnect: 5 s` does not go with `keepalive: 0`.*stream.yaml:\d+:"),
-                                   (["qps=2", "operation=send"], "`qps: 2` needs `operation: write`, and here is"),
-                                   (["cm_port=7471"], "`cm_port: 7471` needs `connection: rdma_cm`.*and here is `connection: exchange`"),
+                                   (["qps=2", "operation=send"], "`qps: 2` needs `operation: write`, but here"),
+                                   (["cm_port=7471"], "`cm_port: 7471` needs `connection: rdma_cm`.*but here `connection: exchange` is set"),
                                    (["qps=2", "srq=true"], "`qps: 2` needs `srq: false`")):  # fmt: skip
             sets = [word for setting in settings for word in ("--set", f"transport.options.{setting}")]
             for command in ("check", "run"):

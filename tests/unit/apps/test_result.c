@@ -219,7 +219,7 @@ static void what_is_no_result_is_kept(void **state)
     struct pst_error error = PST_ERROR_INIT;
     write_file("data", texts[i], strlen(texts[i]));
     assert_int_equal(app_result_write(result, "data", &error), -EEXIST);
-    assert_non_null(strstr(error.text, "data exists and is no result"));
+    assert_non_null(strstr(error.text, "data exists and is not the result"));
     char *kept = read_whole("data", &length);
     assert_int_equal(length, strlen(texts[i]));
     assert_memory_equal(kept, texts[i], length);

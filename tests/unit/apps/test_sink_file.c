@@ -360,7 +360,7 @@ static void message_beyond_all_files_is_an_error(void **state)
     views[1].sequence = sequences[i];
     assert_int_equal(open_file("out", false, &sink, &error), 0);
     assert_int_equal(take(&sink, NULL, views, 2, &error), -EFBIG);
-    assert_non_null(strstr(error.text, "beyond what a file can have"));
+    assert_non_null(strstr(error.text, "beyond the largest size of a file"));
     app_sink_close(&sink);
     assert_int_equal(count_entries(), 0);
   }

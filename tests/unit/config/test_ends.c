@@ -60,8 +60,8 @@ static void without_control_there_is_one_end(void **state)
 
   (void)state;
   assert_found(text, BOTH, NULL,
-               T "2:10: `control: none` is for one end alone, whose peer is not Penstock; run "
-                 "`penstock receive` or `penstock send`, or leave it out for both in one process");
+               T "2:10: `control: none` is for one end, whose peer is not Penstock; run `penstock "
+                 "receive` or `penstock send`, or leave it out to run both ends in one process");
   assert_found(text, PST_SESSION_RECEIVER, NULL, "");
   assert_found(text, PST_SESSION_SENDER, NULL, T "5:23: asked: to: is missing");
 }
@@ -84,9 +84,9 @@ static void a_ring_is_shared_by_a_descriptor(void **state)
   assert_found(text, BOTH, NULL, "");
   assert_found(text, PST_SESSION_SENDER, NULL, "");
   assert_found(text, PST_SESSION_RECEIVER, NULL,
-               T "6:13: transport placed receives from another process into memory that can be "
-                 "shared by a file descriptor, and memory closed has none as it is set up; take "
-                 "other memory, or the defaults of its options");
+               T "6:13: transport placed receives from another process only into memory that a "
+                 "file descriptor can share, and memory closed with these options is not such "
+                 "memory; take another memory, or the defaults of its options");
 }
 
 static void who_shares_needs_the_other(void **state)
@@ -116,8 +116,8 @@ static void both_ends_name_one_place(void **state)
   assert_found(text, PST_SESSION_RECEIVER, NULL, "");
   assert_found(STREAMS STREAM("a", "to: there"), BOTH, NULL, "");
   assert_found(text, BOTH, NULL,
-               T "4:45: placed: to: the receiver hears what is sent to here alone (its option "
-                 "`at`), and the sender sends to there; leave `to` out, or change one of them");
+               T "4:45: placed: to: the receiver listens on here only (its option `at`), but the "
+                 "sender sends to there; leave `to` out, or change one of them");
 }
 
 /* Where the families differ, the places do so, too, and are not reported beside them. */
@@ -128,7 +128,7 @@ static void both_ends_are_of_one_family(void **state)
                        "  sender: {transport: {plugin: placed, options: {family: f, to: x}}}\n"
                        "  receiver: {transport: {plugin: placed, options: {family: g, at: y}}}\n",
                BOTH, NULL,
-               T "4:58: placed: family: the sender is on f, the receiver on g (its option "
+               T "4:58: placed: family: the sender uses f, the receiver g (its option "
                  "`family`); change one of them");
 }
 
@@ -140,16 +140,16 @@ static void a_process_has_a_place_once(void **state)
   (void)state;
   assert_found(text, PST_SESSION_SENDER, one, "");
   assert_found(text, PST_SESSION_SENDER, NULL,
-               T "6:48: placed: takes: the sender of stream \"a\" takes p, too (" T
-                 "4:48), and a process has it once; choose another");
+               T "6:48: placed: takes: the sender of stream \"a\" uses p already (" T
+                 "4:48), and a process has it only once; choose another");
   /* Each is reported once, against the first in the file. */
   assert_found(text, BOTH, NULL,
-               T "4:48: placed: takes: the sender of stream \"a\" takes p, too (" T
-                 "4:48), and a process has it once; choose another\n" T
-                 "6:48: placed: takes: the sender of stream \"a\" takes p, too (" T
-                 "4:48), and a process has it once; choose another\n" T
-                 "6:48: placed: takes: the sender of stream \"a\" takes p, too (" T
-                 "4:48), and a process has it once; choose another");
+               T "4:48: placed: takes: the sender of stream \"a\" uses p already (" T
+                 "4:48), and a process has it only once; choose another\n" T
+                 "6:48: placed: takes: the sender of stream \"a\" uses p already (" T
+                 "4:48), and a process has it only once; choose another\n" T
+                 "6:48: placed: takes: the sender of stream \"a\" uses p already (" T
+                 "4:48), and a process has it only once; choose another");
 }
 
 static void a_whole_and_its_part_clash(void **state)
@@ -159,8 +159,8 @@ static void a_whole_and_its_part_clash(void **state)
                PST_SESSION_RECEIVER, NULL, "");
   assert_found(STREAMS STREAM("a", "takes: p/1") STREAM("b", "takes: p"), PST_SESSION_RECEIVER,
                NULL,
-               T "6:48: placed: takes: the receiver of stream \"a\" takes p/1, too (" T
-                 "4:48), and a process has it once; choose another");
+               T "6:48: placed: takes: the receiver of stream \"a\" uses p/1 already (" T
+                 "4:48), and a process has it only once; choose another");
 }
 
 static void those_that_all_share_do_not_clash(void **state)
@@ -170,8 +170,8 @@ static void those_that_all_share_do_not_clash(void **state)
                PST_SESSION_RECEIVER, NULL, "");
   assert_found(STREAMS STREAM("a", "takes: p, shares: true") STREAM("b", "takes: p"),
                PST_SESSION_RECEIVER, NULL,
-               T "6:48: placed: takes: the receiver of stream \"a\" takes p, too (" T
-                 "4:48), and a process has it once; choose another");
+               T "6:48: placed: takes: the receiver of stream \"a\" uses p already (" T
+                 "4:48), and a process has it only once; choose another");
 }
 
 int main(void)

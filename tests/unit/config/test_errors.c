@@ -138,7 +138,7 @@ static void plugins(void **state)
   assert_refused(HEAD "  sender: {memory: quux}\n",
                  T "4:20: no memory plugin is called \"quux\"; there are: closed, host, cuda");
   assert_refused(HEAD "  transport: fault\n",
-                 T "4:14: \"fault\" is a filter plugin, and here belongs a transport");
+                 T "4:14: \"fault\" is a filter plugin; this key takes a transport");
   assert_refused(HEAD "  transport: {options: {dept: 1}}\n",
                  T "4:25: transport plugin loopback: unknown option \"dept\"; did you mean "
                    "\"depth\"?");
@@ -191,12 +191,12 @@ static void names_of_streams(void **state)
   (void)state;
   assert_refused("penstock: 1\nstreams:\n- message: 1\n",
                  T "3:3: \"name\" is missing in streams[]; it takes a text");
-  assert_refused("penstock: 1\nstreams:\n- name: a b\n",
-                 T "3:9: name: \"a b\" holds other characters than letters, digits, _ . and -; "
-                   "leave them out");
+  assert_refused(
+      "penstock: 1\nstreams:\n- name: a b\n",
+      T "3:9: name: \"a b\" has characters other than letters, digits, _ . and -; remove them");
   assert_refused("penstock: 1\nstreams:\n- name: a\n- name: b\n- name: a\n",
-                 T "5:9: name: \"a\" is the name of another stream too (t.yaml:3:3); give it "
-                   "another");
+                 T "5:9: name: \"a\" is the name of another stream, too (t.yaml:3:3); give this "
+                   "one another name");
   assert_refused("penstock: 1\nstreams:\n- name: "
                  "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\n",
                  T "3:9: name: the text is too long; it takes 1 to 63 bytes");

@@ -27,10 +27,11 @@ static void what_it_reports(void **state)
 static void sizes(void **state)
 {
   (void)state;
-  assert_refused(ASKED("") "  message: 1001\n  ring: 101\n",
-                 T "5:12: message: 1001 B is more than transport asked carries in one; it takes at "
-                   "most 1000 B as it is set up\n" T
-                   "6:9: ring: 101 is more than transport asked has; it takes at most 100");
+  assert_refused(
+      ASKED("") "  message: 1001\n  ring: 101\n",
+      T "5:12: message: 1001 B is more than transport asked carries in one message; it takes at "
+        "most 1000 B with these options\n" T
+        "6:9: ring: 101 slots are more than transport asked can have; it takes at most 100");
 }
 
 static void refused_for(const char *text, const char *words)
@@ -95,19 +96,20 @@ static void memories(void **state)
 {
   (void)state;
   refused_for(HEAD "  receiver:\n    path: mapped\n",
-              T "5:11: path: mapped needs memory that a device sees by a mapping");
+              T "5:11: path: mapped needs memory that a GPU reads by a mapping");
 }
 
 /* A path that a transport never has with such memory, whatever the device. */
 static void paths(void **state)
 {
   (void)state;
-  refused_for(ASKED("") SMALL "  receiver: {memory: cuda, path: direct}\n",
-              T "7:34: path: direct is not possible: transport asked receives into memory that the "
-                "CPU can touch, and memory cuda has none; write \"path: auto\", which stages");
-  refused_for(ASKED("") SMALL "  sender: {memory: cuda, path: direct}\n", T
-              "7:32: path: direct is not possible: transport asked sends from memory that the CPU "
-              "can touch, and memory cuda has none");
+  refused_for(
+      ASKED("") SMALL "  receiver: {memory: cuda, path: direct}\n",
+      T "7:34: path: direct is not possible: transport asked receives into memory that the CPU can "
+        "touch, and memory cuda is not such memory; write \"path: auto\", which stages");
+  refused_for(ASKED("") SMALL "  sender: {memory: cuda, path: direct}\n",
+              T "7:32: path: direct is not possible: transport asked sends from memory that the "
+                "CPU can touch, and memory cuda is not such memory");
   pst_config_close(load(ASKED("") SMALL "  receiver: {memory: cuda, path: mapped}\n"));
   pst_config_close(load(ASKED("") SMALL "  sender: {path: direct}\n"
                                         "  receiver: {path: direct}\n"));

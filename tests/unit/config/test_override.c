@@ -123,8 +123,8 @@ static void refusals(void **state)
        "node content; put quotes around a text that begins with [ or {; on a command line, inside "
        "those of the shell: '\"[::1]:18515\"'"},
       {"transport.filters.fault.options.drop=1",
-       "--set transport.filters.fault.options.drop=1: there are no filters whose values could be "
-       "set; add one to the file, or set the whole list as in filters=[{...}]"},
+       "--set transport.filters.fault.options.drop=1: the file has no filters, so no value of one "
+       "can be set; add one to the file, or set the whole list as in filters=[{...}]"},
       {"streams.a.transport.options.dept=1",
        "--set streams.a.transport.options.dept=1: transport plugin loopback: unknown option "
        "\"dept\"; did you mean \"depth\"?"},

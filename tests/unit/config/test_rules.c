@@ -16,8 +16,8 @@ static void what_must_be(void **state)
   keeps(RULED("way: send"));
   keeps(RULED("qps: 4"));
   assert_refused(RULED("qps: 4, way: send"),
-                 T "4:45: transport plugin ruled: `qps: 4` needs `way: write`, and here is `way: "
-                   "send`; change one of them (t.yaml:4:53)");
+                 T "4:45: transport plugin ruled: `qps: 4` needs `way: write`, but here `way: "
+                   "send` is set; change one of them (t.yaml:4:53)");
 }
 
 static void what_must_not_be(void **state)
@@ -39,11 +39,12 @@ static void values_and_defaults(void **state)
   (void)state;
   keeps(RULED("way: send, beat: 1000000 us"));
   assert_refused(RULED("way: send, beat: 2 s"),
-                 T "4:45: transport plugin ruled: `way: send` needs `beat: 1000 ms`, and here is "
-                   "`beat: 2 s`; change one of them (t.yaml:4:57)");
-  assert_non_null(strstr(refusal_sets(RULED("way: send"), sets),
-                         "`qps: 2` needs `way: write`, and here is `way: send`; change one of them "
-                         "(t.yaml:4:45)"));
+                 T "4:45: transport plugin ruled: `way: send` needs `beat: 1000 ms`, but here "
+                   "`beat: 2 s` is set; change one of them (t.yaml:4:57)");
+  assert_non_null(
+      strstr(refusal_sets(RULED("way: send"), sets),
+             "`qps: 2` needs `way: write`, but here `way: send` is set; change one of them "
+             "(t.yaml:4:45)"));
 }
 
 /* Each end by itself, with what it inherits; one finding for what both have. */
@@ -56,8 +57,8 @@ static void at_its_end(void **state)
                    "one of them");
   keeps(RULED("port: 7") "  receiver: {transport: {options: {group: x}}}\n");
   assert_refused(RULED("qps: 4") "  sender: {transport: {options: {way: send}}}\n",
-                 T "4:45: transport plugin ruled: `qps: 4` needs `way: write`, and here is `way: "
-                   "send`; change one of them (t.yaml:5:39)");
+                 T "4:45: transport plugin ruled: `qps: 4` needs `way: write`, but here `way: "
+                   "send` is set; change one of them (t.yaml:5:39)");
   keeps(RULED("port: 8, to: 9"));
 }
 

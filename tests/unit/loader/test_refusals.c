@@ -98,10 +98,12 @@ static const struct row rows[] = {
     {"many_options", T, -EPROTO, "claims 257 options but 256 is the most"},
     {"no_choices", T, -EPROTO, "option 'depth': choices belong to an ENUM, and an ENUM has some"},
     {"environment_alone", T, -EPROTO,
-     "its environment is not that of the description beside it, which is set before it is opened; "
+     "it needs other environment variables than the description beside it, which are set before a "
+     "plugin is opened; "
      "install " PST_FIXTURES "/transport-environment_alone.desc.so of the same build"},
     {"environment_stale", T, -EPROTO,
-     "its environment is not that of the description beside it, which is set before it is opened; "
+     "it needs other environment variables than the description beside it, which are set before a "
+     "plugin is opened; "
      "install " PST_FIXTURES "/transport-environment_stale.desc.so of the same build"},
     {"environment_unopened", T, -ELIBBAD,
      "undefined symbol fixture_nowhere; link the library that has it, in the version it was built "

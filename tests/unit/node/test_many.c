@@ -105,7 +105,7 @@ static void one_too_many_gets_the_limit(void **state)
   assert_int_equal(pst_node_connect(clients[2].node, address, &clients[2].peer, &error), 0);
   struct pst_node_event left = await_text(&clients[2], &server, PST_NODE_LEFT, &text);
   assert_int_equal(left.status, -EUSERS);
-  assert_non_null(strstr(text, "`peers` says: 2"));
+  assert_non_null(strstr(text, "the limit of 2 peers (`peers`) is reached"));
   pst_peer_close(clients[0].peer, 0, NULL);
   await(&clients[0], &server, PST_NODE_LEFT);
   await(&server, &clients[0], PST_NODE_LEFT);

@@ -668,12 +668,13 @@ static void keys_and_addresses_that_are_too_long(void **state)
   static const struct {
     struct pst_setting option;
     const char *words;
-  } rows[] = {
-      {{"remote_max", "16385"},
-       "the key of a region of transport loopback has up to 16385 bytes as it is set up, and the "
-       "control channel carries 16384; let it use fewer devices or lanes"},
-      {{"address_max", "16385"},
-       "an endpoint's address of transport loopback has up to 16385 bytes as it is set up, and"}};
+  } rows[] = {{{"remote_max", "16385"},
+               "the key of a region of transport loopback has up to 16385 bytes with these "
+               "options, and the "
+               "control channel carries 16384; let it use fewer devices or lanes"},
+              {{"address_max", "16385"},
+               "an endpoint's address of transport loopback has up to 16385 bytes with these "
+               "options, and"}};
 
   (void)state;
   for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {

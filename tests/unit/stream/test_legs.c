@@ -123,8 +123,9 @@ static void slots_are_staged_for_the_one_that_cannot_read_them(void **state)
     check_counts(leg, pst_session_receiver(run.session, i ? "b" : "a"), 3000);
     pst_sender_stats(leg, &stats);
     assert_int_equal(stats.path.path, PST_PATH_STAGED);
-    assert_non_null(strstr(stats.path.reason, "transport loopback of stream b sends from memory "
-                                              "with memory that the CPU can touch"));
+    assert_non_null(
+        strstr(stats.path.reason,
+               "transport loopback of stream b sends from memory that the CPU can touch"));
   }
   close_run(&run);
   snprintf(text, sizeof(text), unlike, ", path: direct");

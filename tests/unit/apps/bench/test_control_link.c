@@ -89,7 +89,7 @@ static char *say(const struct server *server, const char *const *messages, char 
     int got = bench_link_receive(link, DEADLINE_S * NS_PER_S, false, &said);
     if (got < 0) {
       assert_int_equal(got, -ECONNRESET);
-      if (!strstr(link->text, "a message is no object"))
+      if (!strstr(link->text, "a message is not a JSON object"))
         fail_msg("%zu of %.40s: %d %s", i, messages[0], link->code, link->text);
       result = NULL;
     } else {
@@ -119,8 +119,8 @@ static void a_server_outlives_hostile_clients(void **state)
       {{"{\"penstock_bench\": 1, \"transport\": {}}"}, "give both the same"},
       {{"{\"penstock_bench\": 1, \"transport\": null}"}, "give both the same"},
       {{"{\"penstock_bench\": 1, \"transport\": \"verbs_rc\"}"}, "this client with verbs_rc"},
-      {{HELLO, "{}"}, "the case is no object"},
-      {{HELLO, "{\"case\": 7}"}, "the case is no object"},
+      {{HELLO, "{}"}, "the request is not a JSON object"},
+      {{HELLO, "{\"case\": 7}"}, "the request is not a JSON object"},
       {{HELLO, "nonsense"}, NULL},
       {{HELLO, "{\"case\": {\"op\": \"send\", \"measure\": \"bandwidth\", \"size_bytes\": "
                "1099511627776, \"ring_slots\": 65536, \"places\": 0, \"duration_ns\": 1, "
@@ -187,11 +187,11 @@ static void a_server_with_a_token_serves_its_holder(void **state)
   (void)state;
   open_server(&server, "a");
   assert_non_null(say(&server, others, answer));
-  assert_non_null(strstr(answer, "the process that has started it"));
+  assert_non_null(strstr(answer, "the process that started it"));
   assert_non_null(say(&server, wrong, answer));
-  assert_non_null(strstr(answer, "the process that has started it"));
+  assert_non_null(strstr(answer, "the process that started it"));
   assert_non_null(say(&server, none, answer));
-  assert_non_null(strstr(answer, "the process that has started it"));
+  assert_non_null(strstr(answer, "the process that started it"));
   assert_non_null(say(&server, right, answer));
   assert_string_equal(answer, "");
   close_server(&server);

@@ -168,9 +168,8 @@ static void test_between_two_files(void **state)
   (void)state;
   lists = true;
   assert_int_equal(run(signal_alone, 0), -EINTR);
-  assert_non_null(
-      strstr(copy.error.text,
-             "stopped by SIGINT; 0 files went through, --resume goes on with the others"));
+  assert_non_null(strstr(copy.error.text,
+                         "stopped by SIGINT; 0 files copied, --resume continues with the others"));
   serve_copy_close(&copy);
   lists = false;
 }

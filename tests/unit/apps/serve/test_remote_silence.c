@@ -132,7 +132,8 @@ static void test_nothing_is_answered(void **state)
   assert_int_equal(step_until(app_now_ns() + 60 * NS_PER_S), -ETIMEDOUT);
   assert_int_equal(pings, 1);
   assert_int_equal(closed, 1);
-  assert_non_null(strstr(remote.text, "127.0.0.1:1: the server is there and has answered nothing"));
+  assert_non_null(
+      strstr(remote.text, "127.0.0.1:1: the server is connected, but has not answered"));
   assert_non_null(strstr(remote.text, "--timeout"));
 }
 
