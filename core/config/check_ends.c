@@ -104,7 +104,7 @@ static void ends_ring(struct ends *ends, const struct config_receiver *receiver,
     return;
   ends_find(ends, ends_place(ends->stream, plugin, NULL),
             "transport %.31s receives from another process only into memory that a file descriptor "
-            "can share, and memory %.31s with these options is not such memory; take another "
+            "can share, which memory %.31s with these options is not; take another "
             "memory, or the defaults of its options",
             receiver->transport.plugin.name, plugin->name);
 }

@@ -72,8 +72,8 @@ static void check_mapped(const struct facts_at *at, const struct node *path)
 
   if (kinds && !(kinds & 1u << PST_MEMORY_MAPPED))
     findings_add(at->check->findings, node_place(path, &at->map->place),
-                 "path: mapped needs memory that a GPU reads by a mapping, and memory %s is not "
-                 "such memory; write \"path: auto\", or take the GPU's memory",
+                 "path: mapped needs memory that a GPU reads by a mapping, which memory %s is not; "
+                 "write \"path: auto\", or take the GPU's memory",
                  at->memory->name);
 }
 
@@ -92,8 +92,8 @@ static void check_direct(const struct facts_at *at, const struct node *path)
     if (!(at->facts->direct_needs & at->memory_facts->memory_lacks & needs[i].need))
       continue;
     findings_add(at->check->findings, node_place(path, &at->map->place),
-                 "path: direct is not possible: transport %s %s %s, and memory %s is not such "
-                 "memory; write \"path: auto\", which stages",
+                 "path: direct is not possible: transport %s %s %s, which memory %s is not; write "
+                 "\"path: auto\", which stages",
                  at->transport->name, at->receives ? "receives into" : "sends from", needs[i].text,
                  at->memory->name);
     return;

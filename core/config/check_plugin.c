@@ -79,7 +79,7 @@ static void check_begin_plugin(struct check *check, uint32_t kind, const char *n
   int rc = options_new(description->options, description->option_count, &plugin->options);
   if (rc == -EINVAL)
     findings_add(check->findings, report_at,
-                 "the option table of the %s plugin \"%.60s\" has a default that is no value of "
+                 "the option table of the %s plugin \"%.60s\" has a default that is not a value of "
                  "its type; a bug of the plugin, report it to its author",
                  check_kind_word(kind), name);
   check->arena->no_memory |= rc == -ENOMEM;

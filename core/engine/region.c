@@ -70,8 +70,7 @@ bool region_meets(const struct region *region, const struct region_params *param
   if (!region_lacks(&region->mem, params->needs, &lacks))
     return true;
   why->is_alloc = false;
-  snprintf(why->text, sizeof(why->text),
-           "transport %s %s %s, and memory %s (%s) is not such memory",
+  snprintf(why->text, sizeof(why->text), "transport %s %s %s, which memory %s (%s) is not",
            params->device->plugin->name, params->does ? params->does : "needs", lacks,
            region->memory->plugin->name, region->mem.backing);
   return false;

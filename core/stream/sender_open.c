@@ -60,7 +60,7 @@ static void sender_check_needs(const struct pst_sender *sender, struct region_wh
       continue;
     if (leg != &sender->end && region_lacks(&sender->region.mem, params.needs, &lacks))
       snprintf(why->text, sizeof(why->text),
-               "transport %s of stream %.64s sends from %s, and memory %s (%s) is not such memory",
+               "transport %s of stream %.64s sends from %s, which memory %s (%s) is not",
                params.device->plugin->name, leg->name, lacks, sender->memory->plugin->name,
                sender->region.mem.backing);
     return;

@@ -73,9 +73,10 @@ static void log_warn_of_environment(void)
 {
   if (atomic_load_explicit(&state.is_wrong, memory_order_relaxed) &&
       atomic_exchange_explicit(&state.is_wrong, false, memory_order_acquire))
-    pst_log(PST_LOG_WARN,
-            "PENSTOCK_LOG=%s is no log level, taken as info; write error, warn, info or debug",
-            state.wrong_word);
+    pst_log(
+        PST_LOG_WARN,
+        "PENSTOCK_LOG=%s is not a log level, and info is used; write error, warn, info or debug",
+        state.wrong_word);
 }
 
 int pst_log_level(void)

@@ -22,7 +22,7 @@ static const struct pst_option options[] = {
            "the message's fault, so that the same seed gives the same faults."),
     RATE("drop_ppm", "How many messages are not sent, though the sender sees them end as sent."),
     RATE("duplicate_ppm", "How many messages are sent twice."),
-    RATE("reorder_ppm", "How many messages are held back and sent behind later ones."),
+    RATE("reorder_ppm", "How many messages are held back and sent after later ones."),
     RATE("corrupt_ppm", "How many messages have one bit of their payload changed, in a copy. The "
                         "sender's memory must be one that the CPU can touch."),
     RATE("delay_ppm",

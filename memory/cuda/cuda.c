@@ -28,9 +28,9 @@ static void cuda_say_integrated(struct pst_memory *memory)
     return;
   cuda_device_say_first(memory->driver, false, discrete, sizeof(discrete));
   cuda_log(memory, PST_LOG_WARN,
-           "%s is integrated: no NIC writes into cuMemAlloc's memory there, so that messages are "
-           "copied within the one memory that both have; memory igpu gives host memory that the "
-           "NIC writes and kernels read, without a copy; discrete here: %s",
+           "%s is integrated: no NIC writes into cuMemAlloc's memory there, so each message is "
+           "copied within the memory that CPU and GPU share. Take memory igpu: the NIC writes its "
+           "host memory, and kernels read it, without a copy. Discrete GPUs here: %s",
            memory->name, discrete);
 }
 

@@ -147,21 +147,23 @@ int cuda_check_import(const struct pst_memory *memory, const struct pst_export *
   if (from->kind != PST_EXPORT_IPC && from->kind != PST_EXPORT_VENDOR_FD &&
       from->kind != PST_EXPORT_FD) {
     cuda_error_log(memory,
-                   "import: kind %" PRIu32 "; of CUDA memory IPC handles (%d) and descriptors of "
-                   "cuMemCreate's (%d) are, of the host's descriptors to map (%d)",
+                   "import: kind %" PRIu32
+                   " is unknown; CUDA memory has IPC handles (%d) and descriptors of cuMemCreate "
+                   "(%d), host memory has descriptors to map (%d)",
                    from->kind, PST_EXPORT_IPC, PST_EXPORT_VENDOR_FD, PST_EXPORT_FD);
     return -EOPNOTSUPP;
   }
   if (from->kind == PST_EXPORT_IPC && from->handle_length != sizeof(struct cuda_ipc)) {
-    cuda_error_log(memory, "import: refused: the handle has not the length of CUDA's");
+    cuda_error_log(memory, "import: refused: the handle does not have the length of a CUDA handle");
     return -EINVAL;
   }
   if (from->kind != PST_EXPORT_FD)
     return cuda_import_check_device(memory, from->device);
   if (from->device[0] == '\0')
     return 0;
-  cuda_error_log(memory, "import: refused: a descriptor to map, of memory of %s, not of the host",
-                 from->device);
+  cuda_error_log(
+      memory, "import: refused: a descriptor to map must be of host memory, and this one is of %s",
+      from->device);
   return -EXDEV;
 }
 

@@ -177,7 +177,7 @@ static int host_backing_refuse_huge(const struct pst_memory *memory, uint64_t pa
   else
     host_error(memory,
                "%s: %s asked for in %s pages: %" PRIu64 " needed, %" PRIu64
-               " free, yet: %s; check the hugetlb limit of this process's control group",
+               " are free, but: %s; check the hugetlb limit of this process's control group",
                label, asked.text, page.text, wanted, pages.free, strerror(code));
   return -ENOMEM;
 }

@@ -124,7 +124,7 @@ int cuda_device_find(const struct pst_host *host, const struct cuda_driver *driv
   char there[512];
   cuda_device_say_who_is_there(driver, count, there, sizeof(there));
   host->log(host, PST_LOG_ERROR, "device: %s: %s; here %s %s", text,
-            found ? "more than one GPU goes by it" : "no such GPU", count == 1 ? "is" : "are",
+            found ? "more than one GPU matches" : "no such GPU", count == 1 ? "is" : "are",
             count ? there : "none");
   return -ENODEV;
 }

@@ -39,7 +39,7 @@ static const struct failure {
     {CUDA_OUT_OF_MEMORY, false, -ENOMEM,
      "ask for less (ring, message, streams), or end what else uses it (nvidia-smi)"},
     {CUDA_DEINITIALIZED, true, -EIO,
-     "the process is ending, and the driver has gone before: close memory before exit()"},
+     "the process is ending, and the driver has been unloaded: close memory before exit()"},
     {CUDA_DEVICE_UNAVAILABLE, false, -EBUSY,
      "another process has it for itself (nvidia-smi -q -d COMPUTE), or it is prohibited"},
     {CUDA_INVALID_CONTEXT, false, -EIO,
@@ -54,7 +54,8 @@ static const struct failure {
     {CUDA_OPERATING_SYSTEM, false, -EIO,
      "the operating system refused the driver: check ulimit -a, the container's limits, dmesg"},
     {CUDA_INVALID_HANDLE, false, -EINVAL,
-     "what was handed in is no stream, event or handle of this process, or no longer one"},
+     "the stream, event or handle that was passed in does not belong to this process, or exists no "
+     "longer"},
     {CUDA_ILLEGAL_ADDRESS, true, -EIO,
      "a copy or kernel touched memory that is not there: was a region freed too early? "
      "compute-sanitizer names the access"},

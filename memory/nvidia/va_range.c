@@ -24,7 +24,7 @@ int cuda_range_add(struct pst_memory *memory, uint64_t begin, uint64_t length, b
   }
   pthread_mutex_unlock(&memory->lock);
   if (code)
-    cuda_error_log(memory, "no memory to note a region");
+    cuda_error_log(memory, "out of memory for the description of a region");
   return code;
 }
 

@@ -528,7 +528,7 @@ static void ports_events_are_reported(void **state)
        "mlx5_0 port 1: IBV_EVENT_SM_CHANGE: the port has another subnet manager"},
       {"client-reregister", PST_LOG_INFO,
        "mlx5_0 port 1: IBV_EVENT_CLIENT_REREGISTER: the subnet manager asks its clients to "
-       "register anew, of whom Penstock is none"},
+       "register again; Penstock is not one of them"},
       {"lid-change", PST_LOG_WARN,
        "mlx5_0 port 1: IBV_EVENT_LID_CHANGE: the port's LID changed; check: the subnet manager"},
       {"pkey-change", PST_LOG_WARN,

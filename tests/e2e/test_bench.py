@@ -406,7 +406,7 @@ class Bench(Case):
     def test_what_answers_is_no_server(self):
         with socket.create_server(("127.0.0.1", self.port)):
             child = self.run_program("bench", *PAIR, f"127.0.0.1:{self.port}", expect=1)
-        self.assertRegex(child.stderr, f"error: bench: no link to the server: 127.0.0.1:{self.port}: it accepted the connection and "
+        self.assertRegex(child.stderr, f"error: bench: cannot talk to the server: 127.0.0.1:{self.port}: it accepted the connection and "
                                        r"did not answer; is a `penstock bench --server` running there\?$")
 
     def test_another_transport_at_the_server(self):

@@ -352,7 +352,7 @@ class CheckFor(Case):
     def test_what_two_processes_cannot_share(self):
         malloc = GOOD.replace("memory: {plugin: host}\n      sink", "memory: {plugin: host, options: {backing: malloc}}\n      sink")
         reference = GOOD.replace("{plugin: loopback}", "{plugin: loopback, options: {mode: reference}}")
-        for text, words in ((malloc, "a file descriptor can share, and memory host with these options is not"),
+        for text, words in ((malloc, "a file descriptor can share, which memory host with these options is not"),
                             (reference, "loopback: mode: reference works within one process only")):  # fmt: skip
             path = self.write("apart.yaml", text)
             self.run_program("check", path, "--for", "run")
@@ -500,10 +500,10 @@ class CheckFor(Case):
     def test_addresses_of_no_host_and_of_another(self):
         udp = ROOT / "config" / "udp.yaml"
         for key, value, words in (
-            ("receiver.transport.options.source", "239.1.2.3", "source: a multicast address is no host's"),
-            ("receiver.transport.options.source", "0.0.0.0", "source: 0.0.0.0 and :: are no host's"),
-            ("transport.options.device", "239.1.2.3", "device: a multicast address is no host's"),
-            ("transport.options.device", "'::'", "device: 0.0.0.0 and :: are no host's"),
+            ("receiver.transport.options.source", "239.1.2.3", "source: a multicast address is not an address of a host"),
+            ("receiver.transport.options.source", "0.0.0.0", "source: 0.0.0.0 and :: are not addresses of a host"),
+            ("transport.options.device", "239.1.2.3", "device: a multicast address is not an address of a host"),
+            ("transport.options.device", "'::'", "device: 0.0.0.0 and :: are not addresses of a host"),
             ("sender.transport.options.to", "127.0.0.9", "to: the receiver listens on 127.0.0.1 only"),
         ):
             for command in (("check", "--for", "run"), ("run",)):

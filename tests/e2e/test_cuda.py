@@ -93,7 +93,7 @@ class Cuda(Case):
                 stream = self.only_stream(result)
                 self.assertEqual((stream["path"], stream["staged_by"]), ("staged", "sender"))
                 self.assertRegex(child.stderr, r"\| staged by the sender via ")
-                self.assertRegex(stream["path_reason"], r"sends from memory with .*CPU.*, memory cuda \(cuMemAlloc\) has not")
+                self.assertRegex(stream["path_reason"], r"sends from memory that .*CPU.*, which memory cuda \(cuMemAlloc\) is not")
                 self.assertIn(stream["path_reason"], child.stderr)
                 self.assertRegex(child.stderr, r"packets: \d+ sent .* \| staged by the sender")
                 self.assertEqual((stream["messages_sent"], stream["verified"]), (20000, 20000))

@@ -171,7 +171,7 @@ class Files(FileCase):
             child = self.run_program(command, self.file_config(), expect=status)
             self.assertIn(f"{disk} is a block device, whose content would be lost", child.stderr)
         child = self.run_program("run", "config/loopback.yaml", "--json", disk, expect=2)
-        self.assertIn(f"{disk} is a block device, which the result would replace", child.stderr)
+        self.assertIn(f"{disk} is a block device, and the new result would replace it", child.stderr)
 
     def test_a_missing_file_is_named(self):
         child = self.run_program("run", self.file_config(), expect=None)

@@ -140,8 +140,8 @@ class Igpu(Case):
         child = self.run_program("run", *plugins(), "config/loopback-cuda.yaml", "--count", 1000,
                                  environment=environment(both))  # fmt: skip
         self.assertIn("Fake GPU is integrated: no NIC writes into cuMemAlloc's memory there", child.stderr)
-        self.assertIn("memory igpu gives host memory that the NIC writes and kernels read, without a copy; "
-                      "discrete here: 1 (Fake GPU, 0000:b8:00.0)", child.stderr)  # fmt: skip
+        self.assertIn("Take memory igpu: the NIC writes its host memory, and kernels read it, without a copy. "
+                      "Discrete GPUs here: 1 (Fake GPU, 0000:b8:00.0)", child.stderr)  # fmt: skip
         child = self.run_program("run", *plugins(), "config/loopback-cuda.yaml", "--count", 1000,
                                  environment=environment("integrated=0"))  # fmt: skip
         self.assertNotIn("integrated", child.stderr)

@@ -430,8 +430,8 @@ class Counted(Case):
     def test_an_address_that_the_control_channel_does_not_carry(self):
         child = self.run_program("run", self.config(self.item(address_max=16385)),
                                  "--plugin-path", FAKES, expect=3)  # fmt: skip
-        self.assertIn("an endpoint's address of transport loopback has up to 16385 bytes as it is "
-                      "set up, and the control channel carries 16384", child.stderr)  # fmt: skip
+        self.assertIn("an endpoint's address of transport loopback has up to 16385 bytes with these "
+                      "options, and the control channel carries 16384", child.stderr)  # fmt: skip
         self.assertRegex(child.stderr, r"stream\.yaml:\d+:\d+: ")
         self.run_program("run", self.config(self.item(address_max=16384)), "--plugin-path", FAKES)
 

@@ -66,8 +66,8 @@ class Ucx(Case):
     def test_failures_by_ucx(self):
         stream = self.transfer("peer_failure: ucx", "1462 B", 256)
         self.assertEqual(stream["via"].split("/")[0], "ucx: tcp")
-        self.assertIn("UCX's failure handling leaves shared memory out (", stream["path_reason"])
-        self.assertIn("`peer_failure: auto` brings it back", self.said)
+        self.assertIn("UCX's failure handling excludes shared memory (", stream["path_reason"])
+        self.assertIn("`peer_failure: auto` allows it", self.said)
 
     def test_lanes_are_reported(self):
         stream = self.transfer(f"tls: {SHARED}", "1462 B", 256)

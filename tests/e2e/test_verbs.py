@@ -89,7 +89,7 @@ class Verbs(Case):
         """Each end says so, before anything fails; where both have it, or neither, nobody does."""
         path = self.verbs_config()
         has = ("--set", "transport.options.reconnect=20s")
-        ours, theirs = "this end has `reconnect`, and the peer has not", "the peer has `reconnect`, and this end has not"
+        ours, theirs = "this end has `reconnect`, and the peer does not", "the peer has `reconnect`, and this end does not"
         for sends, receives in ((True, False), (False, True), (True, True), (False, False)):
             with self.subTest(sends=sends, receives=receives):
                 receiver = self.start("receive", path, *has * receives, **self.prefix())
@@ -410,7 +410,7 @@ class Verbs(Case):
         path = self.verbs_config(message="64 B", ring=16)
         self.plant(caps="max_mr: 2")
         child = self.run_program("run", path, expect=3, **self.prefix())
-        self.assertRegex(child.stderr, "room for 2 registrations .*max_mr.*this process holds 2.*limit is not it")
+        self.assertRegex(child.stderr, "room for 2 registrations .*max_mr.*this process holds 2.*limit is not the cause")
         self.plant("do: refuse-registration, error: ENOMEM, after: 1, count: 1")
         child = self.run_program("run", path, expect=3, **self.prefix())
         self.assertRegex(child.stderr, "`rdma resource`.*this one's are 1;")
@@ -492,7 +492,7 @@ class Verbs(Case):
         for setting, expected in (("device=mlx5_9", "error: --set transport.options.device=mlx5_9: transport verbs_rc: device \"mlx5_9\" not found .*Available: mlx5_0: port 1 active"),
                                   ("device=", "several ports are active"),
                                   ("gid_index=77", "no entry 77"),
-                                  ("pkey_index=1", r"mlx5_0 port 1: the port's P_Key table has no entry 1 \(`pkey_index`\), but 1,")):  # fmt: skip
+                                  ("pkey_index=1", r"mlx5_0 port 1: the port's P_Key table has no entry 1 \(`pkey_index`\); it has 1 ")):  # fmt: skip
             child = self.run_program("run", path, "--set", f"transport.options.{setting}", expect=3,
                                      **self.prefix())  # fmt: skip
             self.assertRegex(child.stderr, expected)

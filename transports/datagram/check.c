@@ -60,9 +60,9 @@ static void dg_check_one_host(const struct pst_check *check, const char *name, i
   if (family == AF_UNSPEC)
     return;
   if (dg_address_is_multicast(address))
-    check->report(check, name, "a multicast address is no host's; %s", remedy);
+    check->report(check, name, "a multicast address is not an address of a host; %s", remedy);
   else if (dg_address_is_any(address))
-    check->report(check, name, "0.0.0.0 and :: are no host's address; %s", remedy);
+    check->report(check, name, "0.0.0.0 and :: are not addresses of a host; %s", remedy);
 }
 
 void dg_print_host(const union dg_address *address, const char *zone, char text[DG_HOST_TEXT])

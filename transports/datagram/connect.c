@@ -106,7 +106,7 @@ static int dg_connect_refuse_elsewhere(const struct dg_endpoint *endpoint,
   dg_address_print(bound, text, sizeof(text));
   dg_address_print(&endpoint->to, to, sizeof(to));
   return DG_REFUSE(endpoint, -EHOSTUNREACH,
-                   "to: the receiver listens on %s alone, and hears nothing that is sent to %s; "
+                   "to: the receiver listens only on %s, and gets nothing that is sent to %s; "
                    "leave `to` out, or set the receiver's option `device: any`",
                    text, to);
 }

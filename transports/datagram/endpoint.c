@@ -124,6 +124,6 @@ int dg_endpoint_check(const struct dg_endpoint *endpoint)
     is_mixed |= given[i]->any.sa_family != AF_UNSPEC && given[i]->any.sa_family != endpoint->family;
   return is_mixed
              ? DG_REFUSE(endpoint, -EINVAL,
-                         "device, to, group, source and family are not all of IPv4, or all of IPv6")
+                         "device, to, group, source and family must be all of IPv4, or all of IPv6")
              : 0;
 }

@@ -125,9 +125,12 @@ int eth_port_find_networks(struct eth_port *port, const struct pst_options *opti
   for (uint32_t i = 0; (text = host->option_item(options, "address", i)); i++) {
     struct eth_network network;
     if (!eth_network_read(text, network.address, &network.prefix))
-      return ETH_PORT_REFUSE(port, -EINVAL, "address: %s is none of a port", text);
+      return ETH_PORT_REFUSE(port, -EINVAL, "address: %s cannot be the address of a port", text);
     if (eth_addresses_find_family(port, eth_is_v4(network.address)))
-      return ETH_PORT_REFUSE(port, -EINVAL, "address: %s is the second of its family", text);
+      return ETH_PORT_REFUSE(
+          port, -EINVAL,
+          "address: %s is the second of its family; a port has one IPv4 and one IPv6 address",
+          text);
     port->networks[port->network_count++] = network;
   }
   eth_addresses_read_gateway(port, options);
@@ -141,7 +144,7 @@ int eth_port_find_networks(struct eth_port *port, const struct pst_options *opti
     return 0;
   return ETH_PORT_REFUSE(port, -EADDRNOTAVAIL,
                          "its interface has no address; `ip address add 192.0.2.1/24 dev NAME` "
-                         "gives it one, or the option `address` this port alone");
+                         "gives it one; the option `address` gives one to this port only");
 }
 
 /* The kernel's socket of that address: it reserves the UDP port, and keeps the kernel from

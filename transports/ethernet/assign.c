@@ -65,7 +65,7 @@ static const char *eth_assign_settle_split(const struct eth_port *port, struct p
   const char *why = NULL;
 
   if (!headers)
-    return "there is no memory";
+    return "out of memory";
   for (uint32_t i = 0; i < worker->endpoint_count; i++) {
     const struct pst_endpoint *endpoint = worker->endpoints[i];
     if (endpoint->dg.cpu.ring != &ring->cpu)

@@ -145,8 +145,8 @@ static int eth_eal_fail(const struct pst_host *host, int rc, bool is_huge)
 {
   if (rc == -EALREADY)
     return PST_REFUSE(host, -EBUSY,
-                      "DPDK was started in this process before, and failed: it can be started once "
-                      "a process only; start the program anew with what the first error asks for");
+                      "DPDK was started in this process before, and failed. DPDK starts only once "
+                      "in a process: run the program again, with what the first error asks for");
   if (is_huge)
     return PST_REFUSE(host, rc, "DPDK does not start with huge pages%s: %s; " GRANT_HUGE_PAGES,
                       eal_words(), strerror(-rc));

@@ -27,9 +27,9 @@ static const struct pst_option options[] = {
               "`pcap`: an interface of the kernel, `netdev`. `tap`: a new interface, called "
               "`netdev`. `virtio_user`: a virtual switch or machine, by `socket`. `null`: "
               "frames go nowhere. `other`: the device that `devargs` names."),
-    DG_TEXT("device", DEVICE, 63,
-            "The port. `pci`: its PCI address, 0000:03:00.0 for instance. Other drivers: any "
-            "name; with `ring`, ends of one name meet."),
+    DG_TEXT(
+        "device", DEVICE, 63,
+        "The port. `pci`: its PCI address, 0000:03:00.0 for instance. Other drivers: any name; with `ring`, ends that give the same name are connected."),
     DG_TEXT("socket", DEVICE, 100,
             "`memif`, `virtio_user`: path of the Unix socket that both ends name."),
     DG_CHOICE("role", DEVICE, "auto", role_choices,
@@ -51,7 +51,7 @@ static const struct pst_option options[] = {
                "Further arguments for DPDK's EAL, as in --iova-mode=va. Those of the first "
                "port in the process count.")},
     DG_CHOICE("memory", DEVICE, "auto", memory_choices,
-              "Memory of DPDK's own, the same for all ports of the process. `normal`: ordinary "
+              "DPDK's own memory, which all ports of the process share. `normal`: ordinary "
               "pages. `huge`: huge pages. `auto`: huge for a PCI address whose driver needs "
               "them, normal for all others."),
     {DG_OPTION("address", LIST, DEVICE, NULL,

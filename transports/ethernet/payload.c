@@ -24,7 +24,7 @@ const char *eth_payload_judge(const struct eth_payload_facts *facts)
   if (!facts->is_card)
     return "the CPU reads what this driver sends";
   if (!facts->has_no_inline)
-    return "its driver may copy payloads by the CPU; only mlx5's can be kept from it";
+    return "its driver may copy payloads by the CPU; only mlx5 can be set not to";
   if (facts->inline_min > ETH_INLINE_MOST)
     return "txq_inline_min above 42 in `devargs` has its driver read payloads";
   if (facts->segments_max < 2)

@@ -56,15 +56,16 @@ static int eth_peer_ask(struct pst_endpoint *endpoint, const uint8_t to[16])
   const uint8_t *hop = eth_next_hop(network->address, network->prefix,
                                     memcmp(gateway, none, sizeof(none)) ? gateway : NULL, to);
   if (!hop)
-    return DG_REFUSE(&endpoint->dg, -ENETUNREACH,
-                     "%s lies in no network of port %s, and there is no router; see its options "
-                     "`address` (with the length of the network) and `gateway`",
-                     text, port->identity);
+    return DG_REFUSE(
+        &endpoint->dg, -ENETUNREACH,
+        "%s is in none of the networks of port %s, and there is no router; see its options "
+        "`address` (with the length of the network) and `gateway`",
+        text, port->identity);
   rte_spinlock_lock(&port->control_lock);
   rc = eth_neighbours_ask(port->neighbours, hop, host->clock_ns(host), &endpoint->tx->neighbour);
   rte_spinlock_unlock(&port->control_lock);
   if (rc < 0)
-    return DG_REFUSE(&endpoint->dg, rc, "the MAC of %s cannot be asked for: %s; `to_mac` gives it",
+    return DG_REFUSE(&endpoint->dg, rc, "cannot ask for the MAC of %s: %s; set it by `to_mac`",
                      text, strerror(-rc));
   endpoint->tx->is_asked = true;
   return 1;

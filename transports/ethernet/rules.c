@@ -221,7 +221,7 @@ static void eth_rules_destroy(struct eth_port *port, struct rte_flow **rule)
   struct rte_flow_error error = {.message = NULL};
 
   if (*rule && rte_flow_destroy(port->id, *rule, &error) != 0)
-    ETH_PORT_LOG(port, PST_LOG_DEBUG, "a flow rule is not taken away: %s",
+    ETH_PORT_LOG(port, PST_LOG_DEBUG, "a flow rule cannot be removed: %s",
                  error.message ? error.message : strerror(rte_errno));
   *rule = NULL;
 }

@@ -169,8 +169,8 @@ static void lb_gate_await_shared(const struct lb_mr *mr)
   lb_wait_budget_spend(mr->device, waited_ns);
   if (waited_ns > patience_ns && lb_gate_is_in_use(&mr->shared_gate->gate, mr->shared_gate))
     LB_LOG(mr->device, PST_LOG_WARN,
-           "a peer has not left memory that is deregistered, after %" PRIu64
-           " ms; it died there, or is stopped: end it before this memory is used for others",
+           "a peer still uses deregistered memory after %" PRIu64
+           " ms; it died there, or is stopped: end it before this memory is used for anything else",
            waited_ns / 1000000);
 }
 

@@ -120,9 +120,9 @@ static int lb_connect_map_peer(struct pst_endpoint *endpoint, const struct lb_ad
                      "`insecure: true` (the option --insecure) at both ends, and the peer is none "
                      "of these; use udp or verbs_rc");
   if (blob->fd_count != (in->slots ? 4u : 3u))
-    return lb_connect_refuse(endpoint, "it has not the descriptors that it needs");
+    return lb_connect_refuse(endpoint, "it lacks the descriptors that it needs");
   if (!lb_connect_is_process(blob->fds[LB_FD_PROCESS]))
-    return lb_connect_refuse(endpoint, "its process descriptor is no pidfd");
+    return lb_connect_refuse(endpoint, "its process descriptor is not a pidfd");
   int rc = lb_link_map(in, blob->fds, lb_connect_peer_most(endpoint), &endpoint->peer, &why);
   if (rc == -EPROTO)
     return lb_connect_refuse(endpoint, why);

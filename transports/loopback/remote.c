@@ -10,9 +10,8 @@
 #include "registry.h"
 #include "remote.h"
 
-static const char no_device[] =
-    "the CPU cannot touch it, so that it is reached from the same kind of memory alone; give this "
-    "side the other's `memory`";
+static const char no_device[] = "the CPU cannot touch it, so only the same kind of memory can "
+                                "reach it; give both sides the same `memory`";
 
 /* What it reaches others from, when that is nothing for the CPU. */
 static const struct pst_region *lb_remote_near_device(const struct pst_endpoint *endpoint)

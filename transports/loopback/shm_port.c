@@ -135,7 +135,7 @@ static int lb_port_take_wake(struct lb_link *link, int fd, const char **why)
     return -errno;
   }
   if (strcmp(kind, "anon_inode:[timerfd]") != 0) {
-    *why = "its wake-up descriptor is no timerfd";
+    *why = "its wake-up descriptor is not a timerfd";
     return -EPROTO;
   }
   link->wake_fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);

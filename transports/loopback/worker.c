@@ -30,7 +30,7 @@ void lb_worker_unwatch_fd(struct pst_worker *worker, int fd)
 int lb_worker_open(struct pst_device *device, uint32_t index, struct pst_worker **worker)
 {
   if (device->sealed)
-    return PST_REFUSE(device->host, -EPERM, "a worker was to be opened after start");
+    return PST_REFUSE(device->host, -EPERM, "a worker cannot be opened after the start");
   if (index >= LB_WORKERS_MAX)
     return PST_REFUSE(device->host, -EINVAL, "worker %u: loopback has at most %u", index,
                       LB_WORKERS_MAX);

@@ -68,8 +68,8 @@ static int ucx_connect_choose_mode(struct pst_endpoint *endpoint, const struct u
     link->peer.has_died = true;
   else if (rc < 0 && rc != -EPROTO)
     UCX_TELL(endpoint, PST_LOG_WARN,
-             "the peer's process cannot be watched (pidfd_open: %s): its death shows by the "
-             "control channel alone. Allow pidfd_open (Linux 5.3) in the sandbox",
+             "the peer's process cannot be watched (pidfd_open: %s): only the control channel "
+             "shows its death. Allow pidfd_open (Linux 5.3) in the sandbox",
              strerror(-rc));
   return rc == -EPROTO ? ucx_connect_refuse(endpoint, "the peer's address has no process id") : 0;
 }

@@ -116,11 +116,10 @@ static int ucx_device_measure_address(struct pst_device *device)
     ucp_worker_release_address(worker, address);
   ucp_worker_destroy(worker);
   if (strstr(warning, "invalid configuration"))
-    return PST_REFUSE(
-        device->host, -EOPNOTSUPP,
-        "this UCX, %s, takes from its environment alone what `ucx` asks for (%s): set "
-        "UCX_NAME=VALUE there",
-        ucp_get_version_string(), warning);
+    return PST_REFUSE(device->host, -EOPNOTSUPP,
+                      "UCX %s takes this setting of the option `ucx` only from the environment "
+                      "(%s): set UCX_NAME=VALUE there",
+                      ucp_get_version_string(), warning);
   device->address_max = (uint32_t)(sizeof(struct ucx_address) + length);
   return status == UCS_OK ? 0 : -EIO;
 }

@@ -23,8 +23,8 @@ static int ucx_mr_refuse_kind(struct pst_path_info *path)
 
   ucp_get_version(&major, &minor, &release);
   snprintf(reason, sizeof(reason),
-           "this UCX, %u.%u.%u, is without CUDA; one that has it, libucx-cu13 for instance, goes "
-           "first on LD_LIBRARY_PATH",
+           "this UCX, %u.%u.%u, has no CUDA support; put one that has, such as libucx-cu13, first "
+           "on LD_LIBRARY_PATH",
            major, minor, release);
   pst_path_write(path, PST_PATH_NONE, "", "", reason);
   return -EOPNOTSUPP;
@@ -49,7 +49,7 @@ static int ucx_mr_map(const struct pst_device *device, struct pst_mr *mr, uint32
     return 0;
   mr->memh = NULL;
   return PST_REFUSE(device->host, ucx_status_errno(status),
-                    "UCX registers no %llu bytes of %s memory: %s; %s",
+                    "UCX cannot register %llu bytes of %s memory: %s; %s",
                     (unsigned long long)mr->cpu.length, mr->by_cpu ? "host" : "CUDA",
                     ucs_status_string(status), ucx_status_remedy(status));
 }

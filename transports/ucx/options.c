@@ -54,18 +54,18 @@ static const struct pst_option options[] = {
         .max = UINT64_C(1) << 30,
     },
     {
-        OPTION("direct_from", SIZE, PST_SCOPE_DEVICE, "0",
-               "Streams with messages of at least this size go straight into or out of a GPU, "
-               "by rendezvous. Streams with shorter messages are staged. `0`: 1 MiB where UCX "
-               "has RDMA; without RDMA all are staged, since the core copies between host and "
-               "GPU much faster than UCX. Between GPUs of one host set 1 MiB."),
+        OPTION(
+            "direct_from", SIZE, PST_SCOPE_DEVICE, "0",
+            "Streams with messages of at least this size go straight into or out of a GPU, "
+            "by rendezvous. Streams with shorter messages are staged. `0`: 1 MiB where UCX "
+            "has RDMA; without RDMA all are staged, since Penstock copies between host and GPU much faster than UCX. Between GPUs of one host set 1 MiB."),
         .max = UINT64_C(1) << 30,
     },
     {
-        OPTION("linger", DURATION, PST_SCOPE_DEVICE, "2 s",
-               "How long the end of a run waits for live peers that take nothing, to send "
-               "them a farewell. A peer that does not get the farewell learns of the end by "
-               "the control channel alone."),
+        OPTION(
+            "linger", DURATION, PST_SCOPE_DEVICE, "2 s",
+            "How long the end of a run waits for live peers that take nothing, to send "
+            "them a farewell. A peer that does not get the farewell learns of the end only by the control channel."),
         .max = UINT64_C(60000000000),
     },
 };

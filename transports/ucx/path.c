@@ -110,12 +110,12 @@ bool ucx_path_stages(const struct pst_device *device, uint64_t length, const cha
     return false;
   if (from == UINT64_MAX)
     snprintf(reason, sizeof(reason),
-             "without RDMA messages %s a GPU are faster by core's copy, but between GPUs of this "
-             "host: see `direct_from`",
+             "without RDMA, messages %s a GPU are faster by Penstock's copy, except between GPUs "
+             "of one host: see `direct_from`",
              way);
   else
     snprintf(reason, sizeof(reason),
-             "messages of %llu bytes %s a GPU are faster by core's copy; `direct_from` is %llu",
+             "messages of %llu bytes %s a GPU are faster by Penstock's copy; `direct_from` is %llu",
              (unsigned long long)length, way, (unsigned long long)from);
   pst_path_write(path, PST_PATH_NONE, "", "", reason);
   return true;
@@ -139,8 +139,7 @@ int ucx_path_lost(const struct ucx_link *link, char *text, size_t size)
              link->lanes, lost);
   else if (device->peer_failure == UCX_FAILURE_UCX)
     snprintf(text, size,
-             "UCX's failure handling leaves shared memory out (%s); `peer_failure: auto` brings it "
-             "back",
+             "UCX's failure handling excludes shared memory (%s); `peer_failure: auto` allows it",
              lost);
   else
     snprintf(text, size,

@@ -40,7 +40,7 @@ static int udp_connect_to(struct dg_endpoint *end, const union dg_address *addre
   if (connect(endpoint->fd, &address->any, dg_address_length(address)) != 0) {
     int rc = errno == EINVAL ? -ENETUNREACH : -errno; /* values have been judged: it is the host */
     return UDP_REFUSE(endpoint, rc,
-                      "no way to %s: %s; see `ip route get`, and the options `device` and `to`",
+                      "no route to %s: %s; see `ip route get`, and the options `device` and `to`",
                       text, strerror(-rc));
   }
   endpoint->dg.peer = *address;

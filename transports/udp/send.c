@@ -180,9 +180,10 @@ static int udp_send_after_error(struct pst_endpoint *endpoint, int error, uint32
     if (!tx->gso)
       return -error;
     tx->gso = false;
-    UDP_TELL(endpoint, PST_LOG_INFO,
-             "the network device cuts no buffers (UDP_SEGMENT: %s); messages go one by one",
-             strerror(error));
+    UDP_TELL(
+        endpoint, PST_LOG_INFO,
+        "the network device cannot cut buffers (UDP_SEGMENT: %s); messages are sent one by one",
+        strerror(error));
     return 0;
   case EMSGSIZE:
     udp_socket_told(endpoint, error);

@@ -89,11 +89,11 @@ static void udp_socket_keep_to_device(struct pst_endpoint *endpoint)
     return;
   int error = errno;
   if_indextoname(endpoint->dg.netdev, name);
-  UDP_TELL(endpoint, PST_LOG_WARN,
-           "the socket does not keep to %s: %s; what other programs of this host receive of the "
-           "group on other interfaces comes, too. Linux 5.7 lets ordinary users do so, before it "
-           "takes CAP_NET_RAW",
-           name, strerror(error));
+  UDP_TELL(
+      endpoint, PST_LOG_WARN,
+      "the socket cannot be bound to %s: %s; it also gets datagrams of the group that other "
+      "programs of this host receive on other interfaces. Binding needs Linux 5.7, or CAP_NET_RAW",
+      name, strerror(error));
 }
 
 static int udp_socket_join_group(struct pst_endpoint *endpoint)
@@ -197,7 +197,7 @@ static int udp_socket_set_sender(struct pst_endpoint *endpoint, const struct pst
                         host->option_is_set(options, "sndbuf"));
   if (udp_socket_set(endpoint, v4 ? IPPROTO_IP : IPPROTO_IPV6, v4 ? IP_RECVERR : IPV6_RECVERR, 1) !=
       0)
-    return udp_socket_fail(endpoint, "errors of the path cannot be asked for", "");
+    return udp_socket_fail(endpoint, "errors of the path cannot be read", "");
   if (endpoint->dg.to.any.sa_family == AF_INET &&
       udp_socket_set(endpoint, SOL_SOCKET, SO_BROADCAST, 1) != 0)
     return udp_socket_fail(endpoint, "SO_BROADCAST",
@@ -335,8 +335,8 @@ void udp_socket_told(struct pst_endpoint *endpoint, int error)
     tx->refused++;
     if (!tx->told_refused)
       UDP_TELL(endpoint, PST_LOG_WARN,
-               "nobody receives at %s (ICMP port unreachable); sending goes on, in case that a "
-               "receiver is started",
+               "nobody receives at %s (ICMP port unreachable); sending continues, in case a "
+               "receiver starts",
                text);
     tx->told_refused = true;
   } else if (error == EMSGSIZE) { /* the path has become narrower */
@@ -344,8 +344,8 @@ void udp_socket_told(struct pst_endpoint *endpoint, int error)
   } else if (!tx->told_unreachable) {
     tx->told_unreachable = true;
     UDP_TELL(endpoint, PST_LOG_WARN,
-             "messages do not get to %s: %s; see `ip route get`, the link and firewalls. Sending "
-             "goes on",
+             "messages do not reach %s: %s; see `ip route get`, the link and firewalls. Sending "
+             "continues",
              text, strerror(error));
   }
 }

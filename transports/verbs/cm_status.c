@@ -18,7 +18,7 @@ static const struct vb_status events[] = {
      "the peer's address could not be resolved to a device and a neighbour",
      "no route to it from this port's address; it answers no ARP or neighbour discovery: another "
      "subnet or VLAN, link down, or not up yet",
-     "`ip route get PEER from OWN`, `ip neigh`, `rdma link`; the addresses told here",
+     "`ip route get PEER from OWN`, `ip neigh`, `rdma link`; the addresses in this line",
      -EHOSTUNREACH},
     {NAMED(RDMA_CM_EVENT_ROUTE_RESOLVED), "the route was resolved", "", "", 0},
     {NAMED(RDMA_CM_EVENT_ROUTE_ERROR), "no path to the peer was found",
@@ -67,7 +67,7 @@ static const struct vb_status rejections[] = {
     {6, "invalid communication ID", "the peer does not know the connection", "it ended meanwhile",
      "the peer's log", -ECONNRESET},
     {8, "invalid service ID", "nobody listens at that port of the peer's",
-     "the peer ended, or stopped listening, after it had told its address",
+     "the peer ended, or stopped listening, after it had sent its address",
      "`rdma resource show cm_id` at the peer; its log", -ECONNRESET},
     {STALE_CONNECTION, "stale connection",
      "the peer's kernel still holds an earlier connection of a queue pair with this number",

@@ -184,7 +184,7 @@ static int vb_device_choose_place(const struct pst_host *host, struct vb_open *m
   if (port->gid_count || port->gid_error || made->wish.index >= 0)
     return vb_port_address_choose(host, made, port, &made->place);
   host->log(host, PST_LOG_WARN,
-            "%s port %u has no address yet: nobody is reached before it has one (`ip addr add`, "
+            "%s port %u has no address yet, and reaches no peer before it has one (`ip addr add`, "
             "`ip link set dev … up`)",
             made->info->name, port->number);
   snprintf(made->place.reason, sizeof(made->place.reason), "the port had no GID");

@@ -80,12 +80,13 @@ void vb_memlock_words(const struct vb_memlock *now, uint64_t wanted, char *text,
 void vb_memlock_innocent(const struct vb_memlock *now, char *text, size_t size)
 {
   if (now->limit == UINT64_MAX)
-    snprintf(text, size, "the locked-memory limit is not it, there is none");
+    snprintf(text, size, "the locked-memory limit is not the cause: there is none");
   else if (now->is_privileged)
-    snprintf(text, size,
-             "the locked-memory limit is not it, this process has CAP_IPC_LOCK and passes it");
+    snprintf(
+        text, size,
+        "the locked-memory limit is not the cause: this process has CAP_IPC_LOCK, which lifts it");
   else
-    snprintf(text, size, "the locked-memory limit is not it, %llu of %llu KiB are pinned",
+    snprintf(text, size, "the locked-memory limit is not the cause: %llu of %llu KiB are pinned",
              KIB(now->pinned), KIB(now->limit));
 }
 

@@ -239,7 +239,7 @@ static int vb_mr_register_device(const struct range *range, struct vb_mr *out, c
   }
   snprintf(reason, 160, "%.159s", all);
   /* No error: the host may stage. */
-  range->host->log(range->host, PST_LOG_INFO, "%s has no way into %llu bytes of %s (%s): %s",
+  range->host->log(range->host, PST_LOG_INFO, "%s cannot reach %llu bytes of %s (%s): %s",
                    ibv_get_device_name(range->mrs->pd->context->device),
                    (unsigned long long)range->length,
                    region->device[0] ? region->device : "device memory", region->backing, all);

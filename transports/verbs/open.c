@@ -43,7 +43,7 @@ static int vb_open_check_membership(const struct pst_device *device)
   }
   VB_LOG(device, PST_LOG_DEBUG, "%s port %u: P_Key 0x%04x, %s", open->info->name,
          open->port->number, pkey,
-         pkey & PKEY_FULL ? "a full member" : "a limited member, which reaches full members alone");
+         pkey & PKEY_FULL ? "a full member" : "a limited member, which reaches only full members");
   return 0;
 }
 
@@ -54,12 +54,12 @@ static int vb_open_check_pkey(const struct pst_device *device, const struct ibv_
 
   if (device->path.pkey_index == 0 || device->path.pkey_index < port->pkey_tbl_len)
     return vb_open_check_membership(device);
-  VB_LOG(
-      device, PST_LOG_ERROR,
-      "%s port %u: the port's P_Key table has no entry %u (`pkey_index`), but %u, from 0 on; see "
-      "/sys/class/infiniband/%s/ports/%u/pkeys",
-      open->info->name, open->port->number, device->path.pkey_index, port->pkey_tbl_len,
-      open->info->name, open->port->number);
+  VB_LOG(device, PST_LOG_ERROR,
+         "%s port %u: the port's P_Key table has no entry %u (`pkey_index`); it has %u entries, "
+         "from 0; see "
+         "/sys/class/infiniband/%s/ports/%u/pkeys",
+         open->info->name, open->port->number, device->path.pkey_index, port->pkey_tbl_len,
+         open->info->name, open->port->number);
   return -ENODEV;
 }
 

@@ -24,7 +24,7 @@ static void dc_end_say_failed(const struct dc_endpoint *dc, int status, const ch
 
   vb_gid_address(dc->peer.gid, peer);
   VB_LOG(device, PST_LOG_ERROR,
-         "%s: the way from %s port %u to %s (targets %u, %u) failed: %s (%s). %s",
+         "%s: the path from %s port %u to %s (targets %u, %u) failed: %s (%s). %s",
          dc->endpoint.label, device->open.info->name, device->open.port->number, peer,
          dc->peer.control, dc->peer.data, why, strerror(-status), dc_gid_reason(dc, reason));
 }

@@ -499,8 +499,8 @@ void dc_post_again(struct dc_endpoint *dc, uint64_t arrived)
     return;
   if (!dc_pool_may_be_repeated(sq)) {
     dc_fail(&dc->endpoint, -ECONNRESET,
-            "the peer's target was lost under an atomic operation, and nobody knows whether it was "
-            "carried out");
+            "the peer's target was lost during an atomic operation, which may or may not have "
+            "taken place");
     return;
   }
   int rc = -dc_reset(dc_worker_of(dc->endpoint.worker), dc->initiator);

@@ -133,11 +133,10 @@ static void dc_target_replace(struct pst_worker *worker, struct vb_srq *shared)
            "resource`",
            worker->device->open.info->name, number, strerror(rc));
   dc_worker_of(worker)->targets_made++;
-  VB_LOG(
-      worker->device, PST_LOG_WARN,
-      "%s: target %u has failed (IBV_EVENT_QP_FATAL), and is replaced by %u, which its peers are "
-      "told;  see the kernel's log (`dmesg`) for why",
-      worker->device->open.info->name, number, shared->target->qp_num);
+  VB_LOG(worker->device, PST_LOG_WARN,
+         "%s: target %u has failed (IBV_EVENT_QP_FATAL), and is replaced by %u; its peers are "
+         "informed. See the kernel's log (`dmesg`) for why",
+         worker->device->open.info->name, number, shared->target->qp_num);
   dc_target_tell_address(worker, shared);
 }
 

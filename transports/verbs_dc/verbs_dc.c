@@ -36,7 +36,7 @@ static int dc_plugin_probe(const struct pst_host *host, struct pst_probe *probe)
   }
   if (!dc_plugin_any_is_mlx5(&mlx5)) {
     snprintf(probe->reason, sizeof(probe->reason),
-             "no RDMA device here is run by mlx5, which alone has DC (soft-RoCE has not)");
+             "no RDMA device here uses mlx5, the only driver with DC (soft-RoCE has none)");
     snprintf(probe->remedy, sizeof(probe->remedy),
              "a ConnectX-4 or later, with its driver (`rdma link`); verbs_rc runs on any device");
     return -ENODEV;

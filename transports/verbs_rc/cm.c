@@ -350,7 +350,8 @@ static void rc_cm_asked(struct pst_worker *worker, const struct event *event)
                   (endpoint->rc->stage.name == RC_SETTING_UP && !rc_says_hello(endpoint)));
   if (!is_free) {
     VB_LOG(worker->device, PST_LOG_DEBUG, "a request of rdma_cm was refused: %s",
-           endpoint ? "its endpoint is connected already, or closing" : "of no endpoint's token");
+           endpoint ? "its endpoint is connected already, or closing"
+                    : "its token belongs to no endpoint");
     rc_cm_turn_away(event->id);
     return;
   }
@@ -563,7 +564,7 @@ static void rc_cm_leave_one(struct pst_endpoint *endpoint)
     return;
   }
   if (endpoint->rc->cm->next)
-    snprintf(why, sizeof(why), "the peer's end failed: it asks by rdma_cm to be connected anew");
+    snprintf(why, sizeof(why), "the peer's end failed: it asks by rdma_cm to be connected again");
   else
     vb_cm_text(RDMA_CM_EVENT_DISCONNECTED, 0, why, sizeof(why));
   rc_fail(endpoint, -ECONNRESET, why);

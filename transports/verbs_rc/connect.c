@@ -94,8 +94,8 @@ static void rc_connect_check_reconnect(const struct pst_endpoint *endpoint,
            "%s: %s; the connection ends the first time it fails; give both ends `reconnect`, or "
            "neither",
            endpoint->label,
-           peer->reconnects ? "the peer has `reconnect`, and this end has not"
-                            : "this end has `reconnect`, and the peer has not");
+           peer->reconnects ? "the peer has `reconnect`, and this end does not"
+                            : "this end has `reconnect`, and the peer does not");
 }
 
 /* A second connection to the same queue pair would never be answered. The number of one that is

@@ -182,7 +182,7 @@ static int rc_endpoint_open_domain(struct pst_endpoint *endpoint,
   endpoint->local = endpoint->rc->is_split ? &device->own : endpoint->domain;
   if (!in->ring || in->ring->params.mr->domain == endpoint->domain)
     return 0;
-  VB_LOG(device, PST_LOG_ERROR, "%s: endpoint refused: its ring is of another domain",
+  VB_LOG(device, PST_LOG_ERROR, "%s: endpoint refused: its ring belongs to another domain",
          endpoint->label);
   return -EINVAL;
 }

@@ -158,7 +158,7 @@ const char *rc_reconnect_drop_what_arrived(struct pst_endpoint *endpoint, uint32
   uint32_t fenced;
   if (had > messages || had < known || taken > credits ||
       !rc_reconnect_count_fenced(endpoint, by, had, &fenced))
-    return "the peer says that it has had other messages than were sent";
+    return "the peer says that it received other messages than were sent";
   for (uint64_t i = endpoint->sq.done; i != endpoint->sq.head; i++) {
     const uint32_t at = (uint32_t)i & endpoint->sq.mask;
     const uint8_t opcode = endpoint->sq.sent[at].opcode;

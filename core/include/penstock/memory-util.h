@@ -27,7 +27,7 @@ PST_INLINE const char *pst_alloc_params_wrong(const struct pst_alloc_params *par
   if (params->purpose != PST_ALLOC_NORMAL && params->purpose != PST_ALLOC_STAGING)
     return "an unknown purpose";
   if (params->alignment & (params->alignment - 1))
-    return "an alignment that is no power of two";
+    return "an alignment that is not a power of two";
   if ((params->needs & ~(uint32_t)(PST_NEED_PINNED * 2 - 1)) || params->reserved)
     return "an unknown need";
   return NULL;

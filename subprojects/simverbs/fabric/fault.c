@@ -154,7 +154,7 @@ static void fab_fault_perform(uint32_t kind, const struct fab_fault *fault)
   default:
     break;
   }
-  fab_log(2, "fault %u is done to host %u device %u port %u router %u (0: all)", kind, on->host,
+  fab_log(2, "fault %u applies to host %u device %u port %u router %u (0: all)", kind, on->host,
           on->device, on->port, on->router);
   atomic_fetch_add(&fab->topology, 1);
   fab_kick_all();

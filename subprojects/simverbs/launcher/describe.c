@@ -44,8 +44,7 @@ static void describe_root(struct describe *d, const struct node *root,
   f->engine_delay_ns = taken[DEFERRAL].value.number;
   if (fab_clock_set(f, taken[CLOCK].text))
     findings_add(&d->findings, &taken[CLOCK].node->place,
-                 "clock: \"%.60s\" is neither real nor manual nor how many times as fast it goes",
-                 taken[CLOCK].text);
+                 "clock: \"%.60s\" is not real, manual, or a factor as in 1000", taken[CLOCK].text);
   if (options->clock)
     fab_clock_set(f, options->clock);
   keys_each(d, taken[SUBNETS].node, "subnets", describe_subnet);

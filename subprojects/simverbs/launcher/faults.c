@@ -227,21 +227,21 @@ static bool faults_fit_kind(struct describe *d, const struct node *node, const s
   for (int i = 0; i < FAULT_KEYS; i++) {
     const char *key = fault_keys[i].rule.name;
     if (taken[i].node && !(kind->keys & BIT(i))) {
-      findings_add(&d->findings, &taken[i].node->key_place, "\"%s\" says nothing to %s; remove it",
-                   key, name);
+      findings_add(&d->findings, &taken[i].node->key_place,
+                   "\"%s\" has no meaning for %s; remove it", key, name);
       right = false;
     }
     if (!taken[i].node && kind->needs & BIT(i)) {
       findings_add(&d->findings, &node->place, "%s needs \"%s\"%s", name, key,
                    i == BY      ? ", as in 5 ms"
-                   : i == EVENT ? ": of what it tells, as ctl --help says"
-                                : ": what it is done to, as ctl --help says");
+                   : i == EVENT ? ": which event, see ctl --help"
+                                : ": what it applies to, see ctl --help");
       right = false;
     }
   }
   if (kind->kind >= FAB_FAULT_PORT_DOWN && taken[AT].node && taken[AFTER].node) {
     findings_add(&d->findings, &taken[AT].node->key_place,
-                 "%s comes at a time or after so many messages; remove one", name);
+                 "%s takes a time or a number of messages, not both; remove one", name);
     right = false;
   }
   return right;
@@ -297,7 +297,7 @@ static bool faults_fit_qp(struct describe *d, const struct taken *taken, struct 
   unsigned long number = strtoul(taken->text, &end, 0);
   if (errno || end == taken->text || *end || !number || number > 0xffffff) {
     findings_add(&d->findings, &taken->node->place,
-                 "qp: \"%.60s\" is no QP number; write it as in 0x1a or 26", taken->text);
+                 "qp: \"%.60s\" is not a QP number; write it as in 0x1a or 26", taken->text);
     return false;
   }
   fault->qpn = (uint32_t)number;
@@ -332,7 +332,7 @@ static bool faults_fit_port(struct describe *d, const struct taken *taken, struc
   }
   if (taken[GID].node && inet_pton(AF_INET6, taken[GID].text, fault->gid.gid.raw) != 1) {
     findings_add(&d->findings, &taken[GID].node->place,
-                 "\"%.60s\" is no GID; write it as an IPv6 address, as in ::ffff:10.0.0.1",
+                 "\"%.60s\" is not a GID; write it as an IPv6 address, as in ::ffff:10.0.0.1",
                  taken[GID].text);
     return false;
   }

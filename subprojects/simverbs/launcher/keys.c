@@ -131,7 +131,7 @@ bool keys_name(struct describe *d, const struct taken *from, char to[FAB_NAME])
     right = isalnum((unsigned char)*c) || strchr("_-.", *c);
   if (!right) {
     findings_add(&d->findings, &from->node->place,
-                 "\"%.60s\" is no name here; take 1 to %d letters, digits, '_', '-' or '.'", text,
+                 "\"%.60s\" is not a name; take 1 to %d letters, digits, '_', '-' or '.'", text,
                  FAB_NAME - 1);
     return false;
   }

@@ -75,7 +75,7 @@ static bool describe_gid(struct describe *d, struct fab_port *port, unsigned nex
   struct fab_gid *gid = &port->gids[index];
   if (inet_pton(AF_INET6, taken[0].text, gid->gid.raw) != 1) {
     findings_add(&d->findings, &taken[0].node->place,
-                 "\"%.60s\" is no GID; write it as an IPv6 address, as in fe80::1 or "
+                 "\"%.60s\" is not a GID; write it as an IPv6 address, as in fe80::1 or "
                  "::ffff:10.0.0.1",
                  taken[0].text);
     return false;
@@ -190,7 +190,7 @@ static bool ports_parse_address(struct describe *d, const struct taken *from, ui
     return true;
   if (inet_pton(AF_INET, from->text, &in) != 1) {
     findings_add(&d->findings, &from->node->place,
-                 "\"%.60s\" is no IPv4 address; write it as in 10.0.0.1", from->text);
+                 "\"%.60s\" is not an IPv4 address; write it as in 10.0.0.1", from->text);
     return false;
   }
   *address = ntohl(in.s_addr);

@@ -138,7 +138,7 @@ int run_command(const struct site *site, const char *host, char *const argv[], i
   if (!child)
     run_become(argv, &mask, launcher);
   if (child < 0 || pthread_create(&thread, NULL, run_script, NULL)) {
-    complain("no process or thread can be had: %s", strerror(errno));
+    complain("cannot create a process or thread: %s", strerror(errno));
     if (child > 0)
       kill(child, SIGKILL);
     return LAUNCH_FAILED;

@@ -289,7 +289,7 @@ static int site_open_file(const char *path)
 {
   int error = fab_open(path);
   if (error)
-    complain("%s is no fabric of this version: %s", path, strerror(error));
+    complain("%s is not a fabric of this version: %s", path, strerror(error));
   return error ? -1 : 0;
 }
 

@@ -126,8 +126,8 @@ class Wrong(Describe):
         self.check("simverbs: 1\n", 'a description needs the key "hosts"')
         self.check("simverbs: 1\nhosts: []\n", "2:8: there is no host; describe one")
         self.check("simverbs: 1\nengine: eagr\n" + HOST, '2:9: engine: "eagr" is not one of eager, deferred')
-        self.check("simverbs: 1\nclock: slow\n" + HOST, '2:8: clock: "slow" is neither real nor manual')
-        self.check("simverbs: 1\nhosts: [{name: 'a b', devices: []}]\n", '2:16: "a b" is no name here')
+        self.check("simverbs: 1\nclock: slow\n" + HOST, '2:8: clock: "slow" is not real, manual')
+        self.check("simverbs: 1\nhosts: [{name: 'a b', devices: []}]\n", '2:16: "a b" is not a name')
 
     def test_yaml(self):
         self.check("simverbs: 1\n" + HOST + "simverbs: 1\n", '3:1: duplicate key "simverbs"; it stands on line 1 already')
@@ -185,8 +185,8 @@ class Wrong(Describe):
         self.check(port("{}, {}, {}"), "2:55: a device has at most 2 ports")
         self.check(port("{lid: 1}"), "\"lid\" is an InfiniBand port's; remove it")
         self.check(port("{link_layer: infiniband, netdev: x}"), "\"netdev\" is an Ethernet port's; remove it")
-        self.check(port("{address: 1.2.3}"), '"1.2.3" is no IPv4 address')
-        self.check(port("{gids: [{gid: 10.0.0.1}]}"), '"10.0.0.1" is no GID; write it as an IPv6 address')
+        self.check(port("{address: 1.2.3}"), '"1.2.3" is not an IPv4 address')
+        self.check(port("{gids: [{gid: 10.0.0.1}]}"), '"10.0.0.1" is not a GID; write it as an IPv6 address')
         self.check(port("{gids: [{gid: '::1', type: ib}]}"), "a port of link layer ethernet has no GID of type ib")
         self.check(port("{gids: [{gid: '::1'}, {gid: '::2', index: 0}]}"), "GID index 0 is taken already")
         self.check(port("{gids: [{gid: '::1', index: 16}]}"), "index: 16 is out of range")

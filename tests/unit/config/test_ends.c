@@ -85,8 +85,8 @@ static void a_ring_is_shared_by_a_descriptor(void **state)
   assert_found(text, PST_SESSION_SENDER, NULL, "");
   assert_found(text, PST_SESSION_RECEIVER, NULL,
                T "6:13: transport placed receives from another process only into memory that a "
-                 "file descriptor can share, and memory closed with these options is not such "
-                 "memory; take another memory, or the defaults of its options");
+                 "file descriptor can share, which memory closed with these options is not; take "
+                 "another memory, or the defaults of its options");
 }
 
 static void who_shares_needs_the_other(void **state)

@@ -106,10 +106,10 @@ static void paths(void **state)
   refused_for(
       ASKED("") SMALL "  receiver: {memory: cuda, path: direct}\n",
       T "7:34: path: direct is not possible: transport asked receives into memory that the CPU can "
-        "touch, and memory cuda is not such memory; write \"path: auto\", which stages");
+        "touch, which memory cuda is not; write \"path: auto\", which stages");
   refused_for(ASKED("") SMALL "  sender: {memory: cuda, path: direct}\n",
               T "7:32: path: direct is not possible: transport asked sends from memory that the "
-                "CPU can touch, and memory cuda is not such memory");
+                "CPU can touch, which memory cuda is not");
   pst_config_close(load(ASKED("") SMALL "  receiver: {memory: cuda, path: mapped}\n"));
   pst_config_close(load(ASKED("") SMALL "  sender: {path: direct}\n"
                                         "  receiver: {path: direct}\n"));

@@ -126,7 +126,7 @@ static void families_are_one(void **state)
 {
   (void)state;
   assert_int_equal(open_end(PST_ROLE_SENDER, LIST({"to", "[2001:db8::7]:5004"})), -EINVAL);
-  assert_non_null(strstr(fake_log(), "not all of IPv4, or all of IPv6"));
+  assert_non_null(strstr(fake_log(), "must be all of IPv4, or all of IPv6"));
 }
 
 /* ---- Headers ------------------------------------------------------------------------------ */

@@ -40,7 +40,7 @@ static void no_memory_has_that(void **state)
   } while (0)
   WRONG(params.length = 0, "a region of no bytes");
   WRONG(params.purpose = PST_ALLOC_STAGING + 1, "an unknown purpose");
-  WRONG(params.alignment = 96, "an alignment that is no power of two");
+  WRONG(params.alignment = 96, "an alignment that is not a power of two");
   WRONG(params.needs = PST_NEED_PINNED * 2, "an unknown need");
   WRONG(params.reserved = 1, "an unknown need");
 }

@@ -226,7 +226,7 @@ static void memory_of_a_vendor_needs_memory_like_it(void **state)
 {
   (void)state;
   bytes.kind = PST_EXPORT_IPC;
-  other_refused(-EXDEV, 1, "reached from the same kind of memory alone");
+  other_refused(-EXDEV, 1, "so only the same kind of memory can reach it");
 }
 
 int main(void)

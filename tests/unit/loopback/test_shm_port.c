@@ -167,10 +167,10 @@ static void wake_up_is_a_timerfd(void **state)
   (void)state;
   close(fds[LB_FD_WAKE]);
   fds[LB_FD_WAKE] = sealed(8, F_SEAL_SHRINK);
-  refused("is no timerfd");
+  refused("is not a timerfd");
   close(fds[LB_FD_WAKE]);
   fds[LB_FD_WAKE] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); /* a full one makes its writers wait */
-  refused("is no timerfd");
+  refused("is not a timerfd");
 }
 
 int main(void)

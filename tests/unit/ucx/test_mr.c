@@ -120,7 +120,7 @@ static void short_messages_out_of_a_gpu_are_staged(void **state)
 
 static void a_ucx_without_cuda_is_reported(void **state)
 {
-  const struct row row = {"self rc_mlx5", 0, 0, &on_gpu, -EOPNOTSUPP, "is without CUDA"};
+  const struct row row = {"self rc_mlx5", 0, 0, &on_gpu, -EOPNOTSUPP, "has no CUDA support"};
   struct pst_path_info path;
 
   (void)state;

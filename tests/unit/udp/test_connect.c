@@ -93,7 +93,7 @@ static void bound_receiver_hears_there_alone(void **state)
   blob.is_bound = true;
   setup_sender(LIST({"to", "198.51.100.3"}));
   assert_int_equal(connect_blob(&blob), -EHOSTUNREACH);
-  assert_non_null(strstr(fake_log(), "the receiver listens on 192.0.2.9:5000 alone"));
+  assert_non_null(strstr(fake_log(), "the receiver listens only on 192.0.2.9:5000"));
   teardown(state);
   reset(state);
   setup_sender(LIST({"to", "192.0.2.9:7000"})); /* a port is forwarded, perhaps */
@@ -147,7 +147,7 @@ static void no_way_there_is_told_with_the_address(void **state)
   setup_sender(LIST());
   kernel.connect_errno = EINVAL; /* as the kernel has it for an address that lacks a route */
   assert_int_equal(connect_blob(&blob), -ENETUNREACH);
-  assert_non_null(strstr(fake_log(), "no way to 192.0.2.9:5000: Network is unreachable"));
+  assert_non_null(strstr(fake_log(), "no route to 192.0.2.9:5000: Network is unreachable"));
 }
 
 /* ---- The receiver

@@ -70,10 +70,13 @@ static void group_is_multicast_and_hosts_are_not(void **state)
   good(RECEIVER, 0, LIST({"group", "239.1.2.3"}));
   good(RECEIVER, 0, LIST({"group", "ff15::1"}));
   wrong(RECEIVER, 0, LIST({"group", "192.0.2.1"}), "group: not a multicast address");
-  wrong(RECEIVER, 0, LIST({"source", "239.1.2.3"}), "source: a multicast address is no host's");
-  wrong(RECEIVER, 0, LIST({"source", "0.0.0.0"}), "source: 0.0.0.0 and :: are no host's");
-  wrong(SENDER, 0, LIST({"device", "ff15::1"}), "device: a multicast address is no host's");
-  wrong(SENDER, 0, LIST({"device", "::"}), "device: 0.0.0.0 and :: are no host's");
+  wrong(RECEIVER, 0, LIST({"source", "239.1.2.3"}),
+        "source: a multicast address is not an address of a host");
+  wrong(RECEIVER, 0, LIST({"source", "0.0.0.0"}),
+        "source: 0.0.0.0 and :: are not addresses of a host");
+  wrong(SENDER, 0, LIST({"device", "ff15::1"}),
+        "device: a multicast address is not an address of a host");
+  wrong(SENDER, 0, LIST({"device", "::"}), "device: 0.0.0.0 and :: are not addresses of a host");
   good(SENDER, 0, LIST({"device", "any"}));
   good(SENDER, 0, LIST({"to", "239.1.2.3:5004"}));
 }

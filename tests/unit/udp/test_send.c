@@ -189,7 +189,7 @@ static void device_that_cuts_no_buffers_gets_them_one_by_one(void **state)
   assert_int_equal(POST(10, 10, 10), 3);
   assert_int_equal(kernel.sent_count, 3);
   expect_sent(0, 18, 0);
-  assert_non_null(strstr(fake_log(), "the network device cuts no buffers"));
+  assert_non_null(strstr(fake_log(), "the network device cannot cut buffers"));
   kernel.send_errors[1] = kernel.send_errors[2] = EIO; /* now it means what it says */
   kernel.send_error = 1;
   assert_int_equal(POST(10), -EIO);
@@ -222,7 +222,7 @@ static void no_route_loses_the_first_buffer_and_says_so_once(void **state)
   assert_int_equal(counter("unreachable"), 3);
   assert_int_equal(counter("messages_sent"), 0);
   expect_done(1002, 3);
-  assert_non_null(strstr(fake_log(), "messages do not get to 192.0.2.9:5000"));
+  assert_non_null(strstr(fake_log(), "messages do not reach 192.0.2.9:5000"));
 }
 
 static void narrower_path_is_laid_out_again(void **state)

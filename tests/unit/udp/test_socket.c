@@ -182,7 +182,7 @@ static void addresses_of_two_families_are_refused(void **state)
 {
   (void)state;
   assert_int_equal(open_sender(LIST({"to", "[2001:db8::9]:1"}, {"family", "ipv4"})), -EINVAL);
-  assert_non_null(strstr(fake_log(), "are not all of IPv4, or all of IPv6"));
+  assert_non_null(strstr(fake_log(), "must be all of IPv4, or all of IPv6"));
   fake_log_clear();
   assert_int_equal(open_receiver(LIST({"group", "192.0.2.9"})), -EINVAL);
   assert_non_null(strstr(fake_log(), "group: not a multicast address"));

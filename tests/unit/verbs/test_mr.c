@@ -246,7 +246,7 @@ static void no_way_says_what_was_tried(void **state)
   assert_string_equal(reason, "dma-buf: its memory exports none; peermem: not loaded (`modprobe "
                               "nvidia-peermem`)");
   assert_int_equal(fake.level, PST_LOG_INFO); /* the host may stage: no error */
-  assert_non_null(strstr(fake.logged, "fake0 has no way into 16 bytes of device memory"));
+  assert_non_null(strstr(fake.logged, "fake0 cannot reach 16 bytes of device memory"));
   assert_non_null(strstr(fake.logged, reason));
   region.exports = PST_EXPORT_DMABUF;
   fake.export_error = -ENOTSUP;
@@ -284,9 +284,9 @@ static void memlock_is_not_blamed_for_others(void **state)
     const char *words;
   } rows[] = {
       {{.limit = UINT64_MAX, .pinned = 1 << 20},
-       "the locked-memory limit is not it, there is none"},
-      {{.limit = 65536, .is_privileged = true}, "this process has CAP_IPC_LOCK and passes it"},
-      {{.limit = 1 << 20, .pinned = 65536}, "is not it, 64 of 1024 KiB are pinned"},
+       "the locked-memory limit is not the cause: there is none"},
+      {{.limit = 65536, .is_privileged = true}, "this process has CAP_IPC_LOCK, which lifts it"},
+      {{.limit = 1 << 20, .pinned = 65536}, "is not the cause: 64 of 1024 KiB are pinned"},
   };
   fake.plain_error = ENOMEM;
   for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {

@@ -181,7 +181,7 @@ static void one_end_with_reconnect_is_a_warning(void **state)
   (void)state;
   peer.reconnects = true;
   assert_int_equal(connect_to(&peer), 0);
-  assert_non_null(strstr(fake_log(), "1 camera: the peer has `reconnect`, and this end has not"));
+  assert_non_null(strstr(fake_log(), "1 camera: the peer has `reconnect`, and this end does not"));
 }
 
 /* The peer's queue pair would never answer the second. */

@@ -139,7 +139,7 @@ static void peer_cannot_have_had_more_or_fewer(void **state)
   tx.messages = 10;
   queue(PST_OP_SEND, 0);
   queue_control(VB_CREDIT);
-  assert_string_equal(drop(12, 0), "the peer says that it has had other messages than were sent");
+  assert_string_equal(drop(12, 0), "the peer says that it received other messages than were sent");
   assert_non_null(drop(9, 0)); /* it had said more before: those are complete */
   assert_non_null(drop(10, 2));
   assert_non_null(drop(10, UINT64_MAX));
@@ -287,7 +287,7 @@ static void runs_go_again_as_a_whole(void **state)
     tx.messages += 3;
   }
   assert_string_equal(drop(2 + 5, 0),
-                      "the peer says that it has had other messages than were sent");
+                      "the peer says that it received other messages than were sent");
   expect_kept(7);
   assert_null(drop(2 + 4, 0));
   expect_kept(6);

@@ -141,7 +141,7 @@ static void test_a_pin_that_cannot_be_noted_is_undone(void **state)
   no_memory = true;
   assert_int_equal(memory_ops()->host_register(memory, at, PAGE), -ENOMEM);
   assert_false(no_memory);
-  assert_logged("no memory to note a region");
+  assert_logged("out of memory for the description of a region");
   assert_int_equal(memory_ops()->host_register(memory, at, PAGE), 0);
   memory_ops()->host_unregister(memory, at, PAGE);
   munmap(at, PAGE);
