@@ -8,8 +8,8 @@
 #include "log.h"
 #include "runner.h"
 
-/* A receiver that has to leave gives the sender so long to end the stream:
- * often both were asked. */
+/* How long a receiver that has to leave waits for the sender to end the stream: often both were
+ * asked. */
 #define GRACE_NS NS_PER_S
 
 static void pump_lower(uint64_t *until_ns, uint64_t time_ns)

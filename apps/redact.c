@@ -190,8 +190,8 @@ static const struct entry *redact_name_at(const struct redact *redact, const cha
 
 /* ---- Addresses and numbers ------------------------------------------------------------------- */
 
-/* As long as `at` begins with groups of so many hex digits as `form` has x's, and what stands
- * between them; 0: it does not, or goes on. */
+/* The length of the text at `at` that has `form`: groups of as many hex digits as `form` has x's,
+ * with the same separators. 0: `at` does not have it, or goes on. */
 static size_t redact_match_form(const char *at, const char *form)
 {
   size_t i = 0;

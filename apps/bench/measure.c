@@ -13,7 +13,7 @@
 #define BATCH 64
 #define LOOK_NS (10 * NS_PER_MS)
 #define LOOK_BATCHES 8   /* sent between looks at the clock, at most, */
-#define LOOK_ROUNDS 1024 /* or so many rounds that found no room */
+#define LOOK_ROUNDS 1024 /* the clock is also read after this many rounds that found no room */
 /* How often the receiver reads its clock: not for each message where they are small. */
 #define STAMP_MESSAGES 256
 #define STAMP_BYTES (64 * 1024)

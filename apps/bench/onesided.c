@@ -11,7 +11,7 @@
 
 #define BATCH 64
 #define LOOK_BYTES (1 << 20)     /* posted between looks at the clock, at most */
-#define LOOK_ROUNDS 1024         /* or so many rounds: where the clock is a device, it is slow */
+#define LOOK_ROUNDS 1024         /* and after this many rounds: reading a clock may be slow */
 #define CHECK_NS (60 * NS_PER_S) /* for a target to check its region */
 #define REASON_NS (3 * NS_PER_S) /* for why a transfer has failed */
 #define PATTERN_MAX (1ull << 39) /* core numbers 2^24 blocks to each pattern */

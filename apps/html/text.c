@@ -36,7 +36,7 @@ void html_put(struct html *html, const char *format, ...)
   int length = vsnprintf(text, sizeof(text), format, args);
   va_end(args);
   if (length < 0 || (size_t)length >= sizeof(text))
-    html->failed = true; /* no markup is so long */
+    html->failed = true; /* no markup is that long */
   else
     text_append(html, text, (size_t)length);
 }

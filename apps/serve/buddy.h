@@ -18,8 +18,8 @@ void serve_buddy_close(struct buddy *pool); /* closing NULL is legal */
 
 /* The largest block that there is when all is free: a power of two. */
 uint64_t serve_buddy_largest(const struct buddy *pool);
-/* Offset of a block of at least so many bytes, a multiple of its size rounded up to a power
- * of two; BUDDY_NONE: none is free now. */
+/* Takes a block of at least `bytes` bytes. Returns its offset, a multiple of its size rounded up to
+ * a power of two; BUDDY_NONE: none is free now. */
 uint64_t serve_buddy_take(struct buddy *pool, uint64_t bytes);
 void serve_buddy_give(struct buddy *pool, uint64_t offset);
 

@@ -18,7 +18,7 @@
 #define LEAVE_NS NS_PER_S
 #define PINGS_AN_IDLE 3
 #define BUSY_SINCE_MINOR 1
-/* After a signal a server that answers nothing is waited for so long. */
+/* How long a server that does not answer is waited for after a signal. */
 #define STOP_NS (2 * NS_PER_S)
 #define PINGS_A_TIMEOUT 3
 /* This process itself stood still. */

@@ -12,8 +12,8 @@
 #include "sandbox.h"
 #include "wire.h"
 
-/* A server may list more than there is memory for: with so many names it waits for the files among
- * them. Folders wait for the listing, so that of those there is a bound. */
+/* A server may list more than there is memory for. With this many names pending, the listing waits
+ * for their files. Folders wait for the listing, which bounds their number, too. */
 #define PENDING_ENOUGH 65536u
 #define PENDING_MOST (1u << 22)
 

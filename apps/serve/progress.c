@@ -25,7 +25,7 @@ struct unit {
   double bytes;
 };
 
-/* The one in which so many bytes are a number that can be read. */
+/* The unit in which this number of bytes is easy to read. */
 static struct unit serve_progress_unit_of(double bytes)
 {
   return bytes >= 1e9   ? (struct unit){"GB", 1e9}

@@ -179,7 +179,7 @@ void serve_job_answer(struct job *job, uint32_t type);
 void serve_job_refuse(struct job *job, int code, const char *format, ...) PST_PRINTF(3, 4);
 void serve_job_flush_answers(struct client *client);
 struct job *serve_job_new(struct client *client, const struct serve_message *asked);
-/* then() is called with a block of so many bytes, now or later. */
+/* Calls then() with a block of `bytes` bytes, now or later. */
 void serve_job_with_block(struct job *job, struct store *store, uint64_t bytes, job_step *then);
 void serve_job_release_block(struct job *job);
 uint8_t *serve_job_bytes(const struct job *job);

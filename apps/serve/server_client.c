@@ -24,7 +24,7 @@ void serve_file_drop(struct open_file *file)
   file->used = false;
 }
 
-/* A client that prepares its memory keeps its place for so long: 64 GiB take some 20 s. */
+/* A client that prepares its memory keeps its place for this long: 64 GiB take some 20 s. */
 #define BUSY_NS (300 * NS_PER_S)
 
 void serve_client_joined(struct server *server, struct pst_peer *peer)

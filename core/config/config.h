@@ -90,7 +90,7 @@ struct config_stream {
   uint64_t stride;     /* bytes from slot to slot; 0: message rounded up to a cache line */
   uint32_t ring;       /* slots */
   bool ring_by_link;   /* neither `ring` nor a rate is written: config_ring_of_rate() of the link */
-  uint64_t timeout_ns; /* a peer silent for so long is dead */
+  uint64_t timeout_ns; /* a peer that is silent for this long is dead */
   struct config_sender sender;
   struct config_receiver receiver;
   uint64_t lacks;     /* capabilities that the receiver's transport lacks, whatever its device */

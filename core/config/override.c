@@ -8,7 +8,7 @@
 #include "util/text.h"
 
 #define ELEMENTS_SUGGESTED 256
-#define ELEMENTS_NAMED 8 /* lists up to so long are shown whole */
+#define ELEMENTS_NAMED 8 /* lists of up to this many elements are shown whole */
 
 struct setting {
   struct arena *arena;

@@ -19,7 +19,7 @@ struct copy_rows {
   uint32_t count;
 };
 
-/* For batches of up to so many pieces. 0; -ENOMEM: close it all the same. */
+/* Opens lists for batches of up to `pieces` pieces. Returns 0 or -ENOMEM; close it either way. */
 int copy_rows_open(struct copy_rows *rows, uint32_t pieces);
 void copy_rows_close(struct copy_rows *rows);
 /* One more piece; an empty one is none. */

@@ -34,7 +34,7 @@ struct node_events {
   struct pst_node_event *into, *into_end;
 };
 
-/* Room for so many more, until events_unreserve(). 0 or -ENOMEM. */
+/* Makes room for `count` more events, until events_unreserve(). Returns 0 or -ENOMEM. */
 int events_reserve(struct node_events *events, uint32_t count);
 void events_unreserve(struct node_events *events, uint32_t count);
 /* Give back the room of peers that have gone. */

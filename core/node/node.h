@@ -121,7 +121,7 @@ static inline int node_no_memory(struct pst_error *error)
   return pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "out of memory while opening the node");
 }
 
-/* Slots for the messages of so many peers, one way. */
+/* Slots for the messages of `peers` peers, in one direction. */
 static inline uint32_t node_slots(const struct pst_node *node, uint32_t peers)
 {
   const uint32_t busy = peers < NODE_BUSY_PEERS ? peers : NODE_BUSY_PEERS;
@@ -144,7 +144,7 @@ int send_pool_open(struct pst_node *node, struct send_pool *pool, uint32_t peers
                    struct pst_error *error);
 /* Nothing is sent from it any more. */
 void send_pool_close(struct send_pool *pool);
-/* May a peer that holds so many slots have one more? */
+/* May a peer that holds `held` slots have one more? */
 bool send_pool_has_room(const struct send_pool *pool, uint64_t held);
 uint32_t send_pool_take(struct send_pool *pool, uint64_t held);
 void send_pool_give(struct send_pool *pool, uint32_t slot, uint64_t held);

@@ -49,7 +49,7 @@ struct session_lane {
   struct session_thread *thread;
   struct engine_device *device;
   uint32_t end_count;
-  uint32_t spare_polls; /* so many polls to come would find what the last one left: nothing */
+  uint32_t spare_polls; /* polls to come that would find nothing, as the last one left nothing */
   struct pst_completion completions[SESSION_POLL_BATCH];
   struct counts counts; /* of the worker */
 };

@@ -19,7 +19,7 @@ struct rate_limit {
   double next_ns;     /* when the line is free again */
   double burst_ns;    /* of a burst but its first message */
   double lost_ns;     /* line time that nobody used; whoever reads it sets it back */
-  double lead_ns;     /* messages may go so long before their line time: who takes them waits */
+  double lead_ns;     /* how long before its line time a message may be taken */
   uint32_t chunk;     /* messages; 0: no chunks */
   uint32_t left;      /* of the chunk */
   uint64_t sleep_ns;

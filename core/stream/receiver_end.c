@@ -6,8 +6,7 @@
 #include "receiver.h"
 #include "session.h"
 
-/* A datagram stream whose sender has finished is over when nothing more has come
- * for so long. */
+/* A datagram stream whose sender has finished is over when nothing has come for this long. */
 #define RECEIVER_QUIET_NS (200 * PST_NS_PER_MS)
 
 static bool receiver_is_reliable(const struct pst_receiver *receiver)
@@ -55,8 +54,8 @@ static void receiver_complete(struct pst_receiver *receiver)
     stat_set(receiver->phase, RECEIVER_COMPLETE);
 }
 
-/* Has nothing come for so long? Had this thread been away, the poll before it was an old one: one
- * more has to find nothing. */
+/* True if nothing has come for `silence_ns`. If this thread was away, the last poll is old: then
+ * one more poll has to find nothing. */
 static bool receiver_is_silent(struct pst_receiver *receiver, uint64_t silence_ns)
 {
   uint64_t now = clock_now_ns();

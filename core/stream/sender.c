@@ -304,7 +304,7 @@ sender_fill_four(struct pst_slot *slots, sender_pair at, sender_pair step, sende
   return at + step;
 }
 
-/* By eights, as long as there are so many, which spares a quarter of the instructions. */
+/* Fills eight at a time while there are as many, which saves a quarter of the instructions. */
 static void sender_fill_slots(struct pst_sender *sender, struct pst_slot *slots, uint32_t n)
 {
   const struct pst_slot model = {.capacity = (uint32_t)sender->end.config->message};
@@ -435,8 +435,8 @@ sender_take_four(struct pst_request *requests, const struct pst_slot *slots, uin
          sender_take_slot(&requests[3], &slots[3], sequence + 3, message, bytes);
 }
 
-/* Fill the requests of n slots that follow one another, by eights as long as there are so many,
- * which spares a quarter of the instructions. Returns the sum of their bytes; UINT64_MAX: a slot is
+/* Fills the requests of n slots that follow one another, eight at a time while there are as many:
+ * that saves a quarter of the instructions. Returns the sum of their bytes; UINT64_MAX: a slot is
  * out of sequence, or its message is too long. */
 static __attribute__((noinline)) uint64_t sender_take_row(struct pst_request *request,
                                                           const struct pst_slot *slots, uint32_t n,

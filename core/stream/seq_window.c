@@ -56,7 +56,7 @@ static void seq_window_begin_at(struct seq_window *track, uint64_t sequence)
 
 enum seq_window_verdict seq_window_slow(struct seq_window *track, uint64_t sequence)
 {
-  /* The peer's own word. No stream is so long, and `next` must not wrap. */
+  /* A number that the peer chose. No stream has that many messages, and `next` must not wrap. */
   if (sequence > SEQ_LAST) {
     stat_add(track->duplicates, 1);
     return SEQ_DUPLICATE;

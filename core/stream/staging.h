@@ -35,22 +35,22 @@ struct staging {
   uint64_t done_ticket;
   struct copy_rows rows; /* being made, for SESSION_DEVICE_BATCH messages */
   uint32_t placed;       /* on behalf of so many */
-  uint32_t slice;        /* a copy is of so many messages, at most; UINT32_MAX: all there are */
+  uint32_t slice;        /* the most messages of one copy; UINT32_MAX: no limit */
   /* A copy for which the memory had no room yet, described in the next of `copies`; its rows
    * stay as they are, and nothing is placed before it has been submitted. NULL: none. */
   struct copy_rows *deferred;
 };
 
-/* Its region is open, for so many slots. `pieces`: of a copy. 0, -ENOMEM or -errno of the memory;
- * close it all the same. */
+/* Opens staging of `slots` slots, whose region is open; `pieces` bounds a copy. Returns 0, -ENOMEM
+ * or -errno of the memory; close it either way. */
 int staging_open(struct staging *staging, uint32_t slots, uint32_t pieces);
 void staging_close_queue(struct staging *staging);
 void staging_close(struct staging *staging);
 
 /* How many messages can be taken now. */
 uint32_t staging_room(const struct staging *staging);
-/* What it copies from cannot be pinned, and the memory copies while it is called: a little at a
- * time from now on, of messages of up to so many bytes. */
+/* From now on copies little at a time, of messages of up to `message` bytes: the source cannot be
+ * pinned, so that the memory copies within the call. */
 void staging_slice(struct staging *staging, uint64_t message);
 /* The next copy is on behalf of these n messages too, whose slots the transport gets back when it
  * is done. Together they are no more than staging_room() was. */

@@ -16,11 +16,12 @@
 
 /* So many closes may wait at a time before those behind them wait too. */
 #define THREADS_MAX 16
-/* A close that takes so long is left to its thread, and another goes on with the rest. */
+/* A close that takes this long is left to its thread, and another thread goes on with the rest. */
 #define STUCK_NS (20 * PST_NS_PER_MS)
 #define STACK_BYTES (128u * 1024)
 #define IDLE_NS (5 * PST_NS_PER_S)
-/* Behind: one has waited so long for a thread, or this part of all descriptors waits. */
+/* The closer is behind when a descriptor has waited this long for a thread, or when this part of
+ * all descriptors waits. */
 #define PATIENCE_NS PST_NS_PER_S
 #define LIMIT_PART 4
 #define PENDING_MAX 4096

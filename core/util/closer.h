@@ -13,8 +13,8 @@
  * threads for that it is closed at once. */
 void closer_close(int fd);
 
-/* So many wait to be closed, or one for so long, that no more may be taken from peers: else they
- * would use up the descriptors of this process. It ends when the closes do. Any thread. */
+/* True if no more descriptors may be taken from peers: too many wait to be closed, or one has
+ * waited too long, and they would use up the descriptors of this process. Any thread. */
 bool closer_is_behind(void);
 /* What a log says of it, and the remedy. */
 #define CLOSER_BEHIND                                                                              \

@@ -17,7 +17,7 @@ struct fault_hold {
   struct pst_piece *pieces;
   struct fault_hold *next;
   uint64_t entry;
-  uint64_t due_count; /* REORDER: when so many have been accepted */
+  uint64_t due_count; /* REORDER: due when this many have been accepted */
   uint64_t due_ns;    /* the latest; 0: at once */
 };
 

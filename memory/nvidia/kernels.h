@@ -55,8 +55,7 @@ struct cuda_sum_args {
   uint64_t crc32c; /* a uint32_t in pinned memory, which begins as UINT32_MAX */
 };
 
-/* What a block sums at a time, counted from a range's end: CUDA_KERNEL_THREADS words, so many
- * times. */
+/* A block sums this many times CUDA_KERNEL_THREADS words at a time, counted from a range's end. */
 #define CUDA_SUM_ROUNDS 64u
 #define CUDA_SUM_TILE (4u * CUDA_KERNEL_THREADS * CUDA_SUM_ROUNDS)
 

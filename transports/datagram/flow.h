@@ -42,8 +42,8 @@
  * the time since the last one has room for: a number further ahead waits for its successor (RFC
  * 3550, appendix A.1, MAX_DROPOUT). */
 #define DG_DROPOUT_MAX 3000u
-/* A sender's pace is what came in its busiest window of so long. It may become DG_PACE_ROOM times
- * as fast as it ever was. */
+/* A sender's pace is what came in its busiest window of this length. It may become DG_PACE_ROOM
+ * times as fast as it ever was. */
 #define DG_PACE_NS UINT64_C(10000000)
 #define DG_PACE_ROOM 4u
 /* How long a foreign sender has to be silent before another one is followed: twice its longest
@@ -228,8 +228,8 @@ struct dg_flow {
   uint64_t *held_cause;
   uint32_t credits[DG_CAUSES_MAX]; /* units lost here, not yet matched with a gap */
   uint32_t credit;                 /* their sum */
-  /* The transport's: the medium counts its losses in units of so many datagrams at most. 1: in
-   * datagrams. */
+  /* Set by the transport: the medium counts its losses in units of at most this many datagrams. 1:
+   * in datagrams. */
   uint32_t unit_max;
 };
 

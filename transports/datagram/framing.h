@@ -17,9 +17,8 @@ enum dg_framing {
 };
 
 #define DG_HEADER_MAX 24u
-/* A receiver of RTP keeps so much room behind a payload for the contributing sources
- * and the header extension, which stand between header and payload: 15 of 4 bytes, and
- * an extension of 64. */
+/* Room that a receiver of RTP keeps behind a payload. Contributing sources (15 of 4 bytes) and the
+ * header extension (64) stand between header and payload. */
 #define DG_RTP_TAILROOM 128u
 
 /* Bytes of the header that every message has. Between Penstocks a nonce of 8 bytes ends the

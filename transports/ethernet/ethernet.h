@@ -68,8 +68,8 @@
 #define ETH_SLOT_SHIFT 64u
 #define ETH_SLOT_MORE (ETH_SLOT_SHIFT + 4u) /* limits.tailroom: the shift, and a tag */
 #define ETH_SEND_HEADROOM 96u
-/* A payload of so many bytes at most is copied behind its header where the driver copies it anyway:
- * that costs less than to refer to it. */
+/* A payload of at most this many bytes is copied behind its header where the driver copies it
+ * anyway: that costs less than a reference. */
 #define ETH_COPY_MAX 256u
 /* Bytes of each mbuf that are the plugin's: struct eth_packet of a frame in an inbox. */
 #define ETH_MBUF_PRIVATE RTE_ALIGN(sizeof(struct eth_packet), RTE_MBUF_PRIV_ALIGN)

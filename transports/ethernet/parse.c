@@ -40,7 +40,7 @@ static inline void eth_parse_take_v6(const uint8_t *at, struct dg_source *to)
   to->port = 0;
 }
 
-/* The pseudo-header's sum, for a message of so many bytes. */
+/* The pseudo-header's sum, for a message of `length` bytes. */
 static inline uint64_t eth_parse_pseudo_sum(const struct reading *r, uint32_t next, uint32_t length)
 {
   return r->pseudo + eth_word(next) + eth_word(length);

@@ -57,7 +57,7 @@ static pthread_mutex_t patience_lock = PTHREAD_MUTEX_INITIALIZER; /* of each dev
 
 #define LEAVE_NS UINT64_C(2000000000) /* many times what the longest copy takes */
 #define LEAVE_LEAST_NS UINT64_C(1000000)
-#define LEAVE_BACK 16 /* of so much time, what comes back is one part */
+#define LEAVE_BACK 16 /* this part of the time that has passed comes back */
 
 /* Under the lock. */
 static void lb_gate_patience_come_back(struct pst_device *device)

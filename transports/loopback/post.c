@@ -4,7 +4,7 @@
 
 #include "run.h"
 
-/* By reference, messages are shown to the receiver after so many. */
+/* Messages by reference are published to the receiver after this many. */
 #define PUBLISH_LENT 128u
 
 /* A pst_mr_check; *context: the CPU need not reach it. */

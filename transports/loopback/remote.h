@@ -71,8 +71,8 @@ static inline bool lb_seat_in(struct pst_remote *remote, bool fenced)
   return false;
 }
 
-/* Which peer's memory this thread is in, of the requests of one post. It comes out
- * after so many bytes, lest the owner wait long. */
+/* The peer's memory that this thread is inside of, for the requests of one post. It leaves after a
+ * number of bytes, lest the owner wait long. */
 struct lb_peer_access {
   struct pst_remote *inside; /* NULL: none */
   uint64_t bytes;

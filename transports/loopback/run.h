@@ -56,8 +56,9 @@ static inline void lb_run_copy(const struct lb_run *run, const struct pst_reques
     memcpy(to, from, request->arg.length);
 }
 
-/* Execute a run at the front of n, at least 1. Returns how many it has: it is inside of the peer's
- * memory for one run, and ends after so many bytes, lest the owner wait long. */
+/* Executes a run at the front of n, at least 1. Returns how many requests it has. The thread is
+ * inside of the peer's memory for one run, which ends after a number of bytes, lest the owner wait
+ * long. */
 static LB_ALWAYS_INLINE uint32_t lb_run_execute(const struct pst_endpoint *endpoint,
                                                 const struct pst_request *requests, uint32_t n)
 {

@@ -3,9 +3,9 @@
  * waits for caches. */
 #include "send_copy.h"
 
-/* Shown to the receiver after so many messages or bytes: often enough for it to
- * begin while a long post still copies, and to give slots back in time; seldom, since
- * the stores behind one of the index wait until its line is back. */
+/* Messages are published to the receiver after this many messages or bytes. Often enough that the
+ * receiver begins while a long post still copies, and gives slots back in time; seldom, since the
+ * stores behind one of the index wait until its line is back. */
 #define PUBLISH_MESSAGES 32u
 #define PUBLISH_BYTES 65536u
 /* Longer ones are memcpy's. */

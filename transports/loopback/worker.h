@@ -14,7 +14,7 @@ struct pst_worker {
   int epoll_fd;
   int timer_fd;      /* wakes for the deadline of a peer that is to connect, and to look again */
   uint64_t timer_ns; /* that it is set to; 0: none */
-  uint64_t again_ns; /* after so long the last arm() looks again; 0: something has come since */
+  uint64_t again_ns; /* the last arm() looks again after this time; 0: something has come since */
   bool armed;
   uint32_t guard_hits; /* lb_guard_hits when it was last looked at */
   uint32_t idle;       /* polls that brought nothing, one after the other */

@@ -19,7 +19,7 @@
 #include "wire.h"
 #include "worker.h"
 
-/* From so many bytes on copying one block costs more than that a close has to wait for it. */
+/* From this many bytes on, copying a block costs more than a close that has to wait for it. */
 #define AM_READ_FROM 8192u
 
 void ucx_ams_reset(struct ucx_link *link)

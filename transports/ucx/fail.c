@@ -11,7 +11,8 @@
 #include "stage.h"
 #include "status.h"
 
-/* A copy by the kernel makes progress in each round. What makes none in so many needs the peer. */
+/* A copy by the kernel makes progress in each round. A request without progress in this many rounds
+ * needs the peer. */
 #define FAIL_IDLE_ROUNDS 256u
 /* 32 fetches of 1 GiB each, by pieces of 512 KiB, many times over. */
 #define FAIL_ROUNDS_MAX (1u << 20)

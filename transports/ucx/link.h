@@ -57,7 +57,7 @@ struct ucx_link {
   /* By the lanes, once it has joined. */
   bool is_shared;      /* what was sent lies in the receiver's memory */
   uint64_t part_max;   /* bytes of payload in one active message */
-  uint64_t whole_from; /* messages of so many bytes go by rendezvous */
+  uint64_t whole_from; /* messages of at least this many bytes go by rendezvous */
   char lanes[192];
   /* WRITE, READ and atomics are active messages of ours: UCX's software puts, gets and atomics end
    * the owner's process (1.13) or are missing (1.22) where failures are UCX's to notice. */

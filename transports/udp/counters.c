@@ -26,8 +26,8 @@ static void udp_counters_add_sender(struct pst_counter_list *list,
   pst_counter_add(list, "departure_refused", NULL, tx->departures.refused, 0);
 }
 
-/* The kernel counts buffers. How many messages one had beyond the first, a gap in the
- * numbers tells; where there are none, only that it had so many at most. */
+/* The kernel counts buffers. A gap in the numbers shows how many messages one had beyond the first.
+ * Where there are no numbers, only the most that it can have had is known. */
 static void udp_counters_add_coalesced(struct pst_counter_list *list, const char *name,
                                        const char *cause, uint64_t buffers, uint32_t segments_max)
 {

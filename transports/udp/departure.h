@@ -16,7 +16,7 @@ struct pst_endpoint;
 struct udp_departures {
   bool are_kept;           /* messages carry their times */
   bool is_tai;             /* by etf and its clock, and not by CLOCK_MONOTONIC */
-  uint64_t delta_ns;       /* etf: what comes later than so long before its time is dropped */
+  uint64_t delta_ns;       /* etf: a message that comes less than this before its time is dropped */
   uint64_t offset_ns;      /* of that clock over CLOCK_MONOTONIC */
   uint64_t earliest_ns;    /* that etf still takes, by CLOCK_MONOTONIC */
   uint64_t look_ns;        /* when its errors are read next */

@@ -87,8 +87,8 @@ static inline __attribute__((always_inline)) void vb_arrival_tell_next(struct pl
   vb_arrival_tell_number(place, at, (pair){length << LENGTH_SHIFT, sequence});
 }
 
-/* Messages of one length, whose sequences follow one another, too. By fours, as long as there are
- * so many, which spares instructions. */
+/* Messages of one length, whose sequences follow one another. Four at a time while there are as
+ * many, which saves instructions. */
 static inline __attribute__((always_inline)) void vb_arrival_tell_some(struct place *place,
                                                                        struct pst_completion *at,
                                                                        uint32_t n, uint64_t length,

@@ -180,7 +180,7 @@ static const char *const waits[] = {"np_cnp_sent",  "rp_cnp_handled", "rnr_nak_r
 /* Packets that were sent: mlx5's, soft-RoCE's. */
 static const char *const sent[] = {"port_xmit_packets", "sent_pkts"};
 #define SLOW_FROM 100u   /* a first hello that comes early costs some */
-#define SLOW_SHARE 1000u /* one packet in so many */
+#define SLOW_SHARE 1000u /* one packet in this many */
 
 static uint64_t vb_counters_tell_all(const char *const *names, size_t count,
                                      const struct vb_counters *before,

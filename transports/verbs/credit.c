@@ -30,8 +30,8 @@ static uint32_t vb_credit_send_bytes(const struct pst_endpoint *endpoint)
              : vb_smaller(endpoint->credit_bytes, endpoint->sq.max_inline / run * run);
 }
 
-/* Credit goes inline, so that it takes no registration, unless the queue has no room for so many
- * runs of slots; of more there are several messages. */
+/* Credit goes inline, so that it needs no registration, unless the queue has no room for this many
+ * runs of slots. More runs take several messages. */
 #define INLINE_RUNS 8u
 
 static int vb_credit_open_sends(struct pst_endpoint *endpoint)

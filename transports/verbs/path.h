@@ -47,7 +47,7 @@ struct vb_local_port {
 void vb_path_read(const struct pst_host *host, const struct pst_options *options, bool is_soft,
                   struct vb_path *path);
 uint32_t vb_mtu_bytes(enum ibv_mtu mtu);
-/* The largest of at most so many bytes; 256 at least. */
+/* The largest MTU of at most `bytes` bytes; 256 at least. */
 enum ibv_mtu vb_mtu_of(uint32_t bytes);
 /* 4.096 µs × 2^timeout; 0: for ever. */
 uint64_t vb_ack_timeout_ns(uint32_t timeout);

@@ -10,8 +10,8 @@
 uint32_t vb_build_row(struct pst_endpoint *endpoint, uint64_t *index, uint32_t before,
                       const struct pst_request *requests, uint32_t n);
 
-/* Messages of a run, where slots are so many bytes apart: one WRITE is reported at once, so that
- * long ones go by themselves. */
+/* The most messages of a run whose slots are `stride` bytes apart. One WRITE is reported at once,
+ * so that long messages go by themselves. */
 #define VB_RUN_MAX 32u
 #define VB_RUN_BYTES 65536u
 static inline uint32_t vb_run_max(uint64_t stride)

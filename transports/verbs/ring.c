@@ -317,7 +317,8 @@ static uint32_t vb_ring_release_some(struct pst_ring *ring, uint32_t first, cons
   return taken;
 }
 
-/* The endpoint at that place may be sent so many more; where it is closed, others may. */
+/* Allows the endpoint at that place `count` more messages; if it is closed, others may have
+ * them. */
 static void vb_ring_allow_more(struct pst_ring *ring, uint32_t place, uint32_t count)
 {
   struct pst_endpoint *owner = pst_places_find(&ring->worker->endpoints, place);

@@ -48,7 +48,7 @@ static inline uint64_t vb_wr_id(const struct vb_send_queue *sq, uint32_t index)
   return sq->wr_id | index;
 }
 
-/* send_queue.c: what is kept of `size` work requests of so many pieces. 0 or -ENOMEM. */
+/* send_queue.c: opens the records of `size` work requests of `pieces` pieces each. 0 or -ENOMEM. */
 int vb_send_queue_open(struct vb_send_queue *sq, uint32_t pieces);
 void vb_send_queue_close(struct vb_send_queue *sq);
 

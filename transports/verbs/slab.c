@@ -68,7 +68,7 @@ static int vb_slab_open(struct pst_worker *worker, struct vb_domain *domain, con
   return 0;
 }
 
-/* The first of so many free units that follow one another; UINT32_MAX: there are not. */
+/* The first of `units` free units that follow one another; UINT32_MAX: there are none. */
 static uint32_t vb_slab_find(const struct vb_slab *slab, uint32_t units)
 {
   if (slab->size - slab->used < units)

@@ -5,8 +5,8 @@
 
 #include "worker.h"
 
-/* For an endpoint of that label: so many bytes that requests of the domain may name. 0 or -errno,
- * which is logged. Nothing is zeroed. */
+/* Takes bytes that requests of the domain may name, for an endpoint of that label. Returns 0, or
+ * -errno, logged. The bytes are not zeroed. */
 int vb_slab_take(struct pst_worker *worker, struct vb_domain *domain, const char *label,
                  uint32_t bytes, uint8_t **at, struct ibv_mr **mr);
 /* NULL: there is nothing to give. */
