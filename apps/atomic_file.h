@@ -39,7 +39,8 @@ int app_atomic_file_open(struct atomic_file *output, const char *what, const cha
 int app_atomic_file_open_over(struct atomic_file *output, const char *what, const char *path,
                               unsigned flags, const char *(*why_not)(int fd),
                               struct pst_error *error);
-/* Whether such a FIFO is there: -EACCES, which is said, else 0. For what is opened much later. */
+/* Looks whether such a FIFO is there, for a file that is opened much later. Returns 0, or -EACCES,
+ * reported. */
 int app_atomic_file_look(const char *what, const char *path, struct pst_error *error);
 /* Flush to the disk and give it its name, and the permission bits of this user's file that it
  * replaces. Where the name cannot be had, which is a failure, it is kept as

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define WARNINGS_MAX 64 /* a result stays small, whatever is said again and again */
+#define WARNINGS_MAX 64 /* keeps a result small, though a warning may be repeated for ever */
 
 static const char *const names[FINDINGS] = {
     [FINDING_FAILED] = "failed",

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <sys/uio.h>
 
-/* So many bytes of the list are through: what is left begins behind them. */
+/* Skips the first `bytes` of the list. */
 static inline void iov_skip(struct iovec **iov, int *count, size_t bytes)
 {
   while (bytes > 0) {

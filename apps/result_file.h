@@ -19,7 +19,7 @@ void app_result_interrupted(void (*add)(void *context, struct json_object *resul
 /* Finishes the result, writes it to `path` and frees it. The exit status, made worse where standard
  * output or the result could not be written. result NULL: there was no memory for one. */
 int app_result_conclude(struct json_object *result, const char *path, int exit_status);
-/* Writes the result of a command that wrote none. 0, or -errno, which is said. */
+/* Writes the result of a command that wrote none. Returns 0, or -errno, reported. */
 int app_result_end(int exit_status);
 
 #endif

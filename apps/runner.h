@@ -82,7 +82,7 @@ struct runner {
   uint32_t flow_count;
   struct thread *threads;
   uint32_t thread_count;
-  int event_fd;                 /* signals and threads that are through write to it */
+  int event_fd;                 /* signals and threads that have ended write to it */
   atomic_bool stop;             /* sources end, what is under way drains */
   _Atomic uint64_t drain_by_ns; /* after ^C: what is not through by then is given up */
   struct watch *watch;          /* watch.h */

@@ -13,7 +13,7 @@
 struct verify {
   const char *stream;
   uint64_t taken;
-  uint64_t finish_ns; /* of the first call of finish */
+  uint64_t finish_ns; /* when finish was first called */
 };
 
 static int verify_open(void *state, const struct sink_params *params, struct pst_error *error)

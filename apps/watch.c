@@ -21,7 +21,7 @@ struct watched {
   struct statistics_mark mark;
   struct series *series; /* NULL without --series */
   struct metrics_kept kept;
-  char line[LINE_BYTES];      /* the last; "": none yet */
+  char line[LINE_BYTES];      /* the last line; "": none yet */
   bool has_line, has_loss;    /* of this second */
   double rates[LIVE_SAMPLES]; /* the oldest first */
   uint32_t rate_count;
@@ -37,7 +37,7 @@ struct watch {
 /* A reading of both ends. */
 struct reading {
   struct pst_stats sender_stats, receiver_stats;
-  const struct pst_stats *sender, *receiver; /* NULL: not here */
+  const struct pst_stats *sender, *receiver; /* NULL: that end is in another process */
   struct account account;
 };
 
@@ -56,7 +56,7 @@ static bool watch_read(const struct flow *flow, uint64_t now, struct reading *re
   app_accounting_gather(reading->sender, reading->receiver, &reading->account);
   const struct pst_stats *stats = reading->receiver ? reading->receiver : reading->sender;
   if (stats->ended_ns == 0 && stats->started_ns != 0 && now > stats->started_ns)
-    reading->account.ns = now - stats->started_ns; /* it runs */
+    reading->account.ns = now - stats->started_ns; /* still running */
   return true;
 }
 
@@ -76,7 +76,8 @@ static uint64_t watch_counted(const struct flow *flow, const char *name)
   return counter ? counter->value : 0;
 }
 
-/* A sender knows of loss what its receiver tells; and one to whom nothing came can tell of none. */
+/* A sender knows of loss only what its receiver reports. A receiver to which nothing came can
+ * report none. */
 static bool watch_loss_unknown(const struct flow *flow, const struct pst_stats *stats, bool sent)
 {
   if (flow->foreign)

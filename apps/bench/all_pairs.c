@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `penstock bench --all-pairs`: what each rank opens and ends. */
+/* `penstock bench --all-pairs`: opens and closes what each rank needs. */
 #include "all_pairs.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@
 #include "pairs.h"
 #include "result.h"
 
-#define WAIT_NS (60 * NS_PER_S) /* for all ranks to come, unless --wait says */
+#define WAIT_NS (60 * NS_PER_S) /* how long to wait for all ranks, without --wait */
 
 /* The endpoints, each of which opens what it will measure with. 0, or reported in *error. */
 static int bench_pairs_open(struct pairs *pairs, struct pst_error *error)

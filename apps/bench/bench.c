@@ -387,8 +387,8 @@ static void bench_cmd_run_client(struct bench *bench)
     if (bench->shared > 0)
       bench_show_shared(bench->table, bench->shared, bench->measured, bench->cpu_least);
   }
-  /* A server that waits for the next case hears that there is none; one in the middle of a case
-   * would not read it. */
+  /* Tells a server that waits for the next case that there is none. One in the middle of a case
+   * would not read that. */
   if (bench->link && !bench->is_lonely)
     bench_link_send(bench->link, bench_link_object("goodbye", json_object_new_boolean(true)));
   bench_link_close(bench->link);

@@ -5,8 +5,8 @@
 
 struct json_object;
 
-/* Writes `rows`, as a result has them, a line each behind a head; "-": standard output. Replaces a
- * FILE whose head is the same, and no other. 0, or -errno, which is said. */
+/* Writes `rows`, as a result has them, one line each behind a head; "-": standard output. Replaces
+ * a FILE whose head is equal, and no other. Returns 0, or -errno, reported. */
 int bench_csv_write(struct json_object *rows, const char *path);
 
 #endif

@@ -11,8 +11,8 @@
 #include "json_put.h"
 #include "size.h"
 
-#define TABLE_MOST 32   /* ends whose matrix a terminal has room for */
-#define VALUE_MOST 1e12 /* Gbps or us that no link has: sums of such values stay finite */
+#define TABLE_MOST 32   /* the most ends whose matrix fits a terminal */
+#define VALUE_MOST 1e12 /* more Gbps or us than any link has: sums of such values stay finite */
 
 int bench_matrix_open(struct matrix *matrix, uint32_t count)
 {
@@ -90,7 +90,7 @@ const char *bench_matrix_title(const struct matrix *matrix, char title[MATRIX_NA
 
 /* ---- For people ---------------------------------------------------------------------- */
 
-/* Four digits that count, or so. */
+/* Decimals for about four significant digits. */
 static int bench_matrix_digits(double value)
 {
   return value < 0.1 ? 5 : value < 10 ? 3 : value < 100 ? 2 : value < 1000 ? 1 : 0;

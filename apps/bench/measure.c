@@ -30,7 +30,7 @@ static int bench_measure_hear(struct measure *m)
   struct json_object *said = NULL;
 
   if (!json_object_object_get_ex(bench_link_first(m->link), expected, NULL))
-    return -ECONNRESET; /* a server tells why it has failed, and is heard later */
+    return -ECONNRESET; /* the server sends its reason, which is read later */
   int rc = bench_link_receive(m->link, 0, false, &said);
   json_object_put(said);
   m->enough = true;

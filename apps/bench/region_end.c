@@ -13,7 +13,7 @@
 
 #define MESSAGES 8
 #define MESSAGE_MAX 512
-#define GUESTS 4 /* a target's peers: those that have not shown the token included */
+#define GUESTS 4 /* peers of a target, with those that have not shown the token yet */
 #define TURN_EVENTS 8
 #define TURN_NS (10 * NS_PER_MS)
 
@@ -132,8 +132,8 @@ static void bench_region_end_take_path(struct region_end *end)
   if (pst_peer_path(end->peer, &path) < 0)
     return;
   pst_area_path(end->area, &own);
-  /* Where bytes arrive that are written, its registration says how; where they arrive that are
-   * read, the endpoint does, which knows where from. */
+  /* For WRITEs the registration says how bytes arrive. For READs the endpoint does, which knows
+   * where they come from. */
   bench_path_make(&path, end->is_target && own.via[0] != '\0' ? own.via : path.via,
                   pst_area_backing(end->area), &end->path);
 }

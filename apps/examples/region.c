@@ -27,9 +27,9 @@ struct end {
   struct pst_node *node;
   struct pst_area *area;
   struct pst_peer *peer;
-  uint32_t region; /* initiator: the target's; 0: not on offer yet */
+  uint32_t region; /* initiator: the target's region; 0: not on offer yet */
   uint64_t posted; /* bytes; FLUSHED: with the FLUSH */
-  bool is_right;   /* target: all has come, and is as it was made */
+  bool is_right;   /* target: all bytes have come, and are right */
   bool has_left;
   int code; /* why it has left */
 };
@@ -37,7 +37,7 @@ struct end {
 static int open_end(const char *listen, int word_count, char **words, struct end *end)
 {
   struct pst_setting options[OPTIONS_MAX];
-  struct pst_error error = PST_ERROR_INIT; /* it is logged */
+  struct pst_error error = PST_ERROR_INIT; /* logged already */
   const struct pst_node_params node = {.struct_size = sizeof(node), .listen = listen, .peers = 1};
   struct pst_area_params area = {.struct_size = sizeof(area),
                                  .memory = word_count > 0 ? words[0] : NULL,
@@ -62,7 +62,7 @@ static int open_end(const char *listen, int word_count, char **words, struct end
 
 /* ---- The initiator ---------------------------------------------------------------- */
 
-/* As many WRITEs as fit, and a FLUSH behind the last: its end is that of all. */
+/* Posts as many WRITEs as fit, and a FLUSH behind the last: when the FLUSH ends, all have ended. */
 static int write_on(struct end *end)
 {
   int rc = 1;
@@ -165,7 +165,7 @@ static int run(struct end *end, bool is_target)
   return rc < 0 ? rc : end->code;
 }
 
-/* Until the target is there. */
+/* Waits until the target is there. */
 static int initiate(struct end *end, const char *address)
 {
   const struct timespec pause = {.tv_nsec = 50000000};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The files that are under way, one after the other and side by side, until all are through. */
+/* The files that are under way, one after the other and side by side, until all are done. */
 #include "copy.h"
 
 #include <errno.h>
@@ -103,7 +103,7 @@ static bool serve_copy_begin_next(struct copy *copy)
   return true;
 }
 
-/* The oldest takes all slots that it can use: a file that is through needs none any more. */
+/* The oldest file takes all slots that it can use; a file that is done needs none. */
 static void serve_copy_feed(struct copy *copy)
 {
   for (struct transfer *t = copy->first; t != NULL; t = t->next) {

@@ -48,7 +48,7 @@ enum copy_end { COPY_CLIENT, COPY_SERVER };
 
 struct copy_totals {
   uint64_t files, folders, skipped, failed;
-  uint64_t bytes;   /* of files that are through or under way, holes and what was resumed too */
+  uint64_t bytes;   /* of files that are done or under way, with holes and what was resumed */
   uint64_t moved;   /* that came or went */
   uint64_t resumed; /* that were there already */
   uint64_t known;   /* sizes of all files that were begun */
@@ -197,7 +197,7 @@ void serve_transfer_unwritten(struct transfer *t, int code);
 /* Another process writes the file. True: it may just have been killed, and its end is not noticed
  * yet; the transfer tries again. */
 bool serve_transfer_waits(struct transfer *t);
-/* What ends all of them has ended it; that is said once. */
+/* Ends this transfer for a reason that ends all of them, which is reported once. */
 void serve_transfer_cut(struct transfer *t);
 /* The bytes of a slot are done. */
 void serve_transfer_covered(struct transfer *t, uint64_t offset, uint64_t length);
@@ -222,8 +222,8 @@ bool serve_transfer_sum(struct transfer *t);
 void serve_transfer_compare(struct transfer *t);
 /* The server has answered. `exists`: the files differ, for this reason. */
 void serve_transfer_compared(struct transfer *t, const char *exists);
-/* A chunk may be there already: this slot's bytes of it are compared with what the
- * server has. The same: the slot is through; `differs` is called else. */
+/* Compares this slot's bytes of a chunk that may be there already with the server's. If they are
+ * equal the slot is done; otherwise `differs` is called. */
 void serve_slot_compare(struct slot *slot, void (*differs)(struct slot *slot));
 
 /* Copies a slot's bytes from the region to where the CPU has them, with the CRC32C of the region's

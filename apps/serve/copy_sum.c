@@ -6,7 +6,7 @@
 #include "copy.h"
 #include "errno_hint.h"
 
-#define STEP (64u << 20) /* bytes, at most: what has to end before we can */
+#define STEP (64u << 20) /* bytes of one step, at most: we cannot end before a step has */
 
 /* ---- Of the file -------------------------------------------------------------------------- */
 
@@ -132,7 +132,7 @@ static void serve_copy_sum_compared(struct ask *ask, const struct serve_message 
   }
 }
 
-/* A server that writes the file takes the chunk as come when the sums are the same. */
+/* A server that writes the file accepts the chunk if the sums are equal. */
 void serve_slot_compare(struct slot *slot, void (*differs)(struct slot *slot))
 {
   serve_digest_sha256_of(slot->bytes, slot->length, slot->sha256);

@@ -9,14 +9,14 @@
 #include "server.h"
 #include "size.h"
 
-#define GAP 64u /* between pieces, which else would be one */
+#define GAP 64u /* between pieces, which would be one otherwise */
 
 static bool serve_jobs_move_verifies(const struct job *job)
 {
   return (job->asked.flags & SERVE_FLAG_VERIFY) != 0;
 }
 
-/* The segments of the next round, in a block no larger than one; 0: there are none any more. */
+/* Finds the segments of the next round, in a block no larger than one. 0: there are no more. */
 static uint64_t serve_jobs_move_next_round(struct job *job, uint64_t *bytes)
 {
   uint64_t offset, length, segments = 0, end = 0;
@@ -54,7 +54,7 @@ static uint32_t serve_jobs_move_next_parts(const struct pattern_work *work, uint
 
 static void serve_jobs_move_pattern_ended(struct pattern_work *work, int status);
 
-/* This round's segments are filled, or verified, on their way beside other jobs'. */
+/* Fills or verifies this round's segments, beside those of other jobs. */
 static void serve_jobs_move_begin_pattern(struct job *job)
 {
   job->pattern = (struct pattern_work){.parts = serve_jobs_move_next_parts,

@@ -71,7 +71,7 @@ static bool serve_put_feed(struct transfer *t, struct slot *slot)
 
 /* ---- Beginning and end of a file ----------------------------------------------------- */
 
-/* In either case the server has still to be told that we are through with it. */
+/* In either case the client still has to tell the server that it is done with the file. */
 static void serve_put_committed(struct ask *ask, const struct serve_message *answer)
 {
   struct transfer *t = FROM(struct transfer, ask, ask);

@@ -55,7 +55,7 @@ static int serve_put_names_name_at_server(const struct copy *copy, const FTSENT 
 
 /* ---- Folders ------------------------------------------------------------------------- */
 
-/* What should go into a folder that cannot be made, which is said. */
+/* Leaves out what should go into a folder that cannot be made. The folder's failure is reported. */
 static void serve_put_names_leave_out(struct copy *copy)
 {
   if (copy->entry)

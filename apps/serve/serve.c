@@ -121,8 +121,8 @@ static void serve_cmd_add_interrupted(void *unused, struct json_object *result)
     app_json_put_uncounted(object);
 }
 
-/* Opens, serves until a signal, and says what was served; with --metrics the last counts are served
- * behind the result. Returns the exit status. */
+/* Opens, serves until a signal, and reports what was served. With --metrics it then serves the last
+ * counts. Returns the exit status. */
 static int serve_cmd_serve(const struct command *command, const struct arguments *arguments,
                            struct server_params *params, int event_fd)
 {

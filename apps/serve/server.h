@@ -72,7 +72,7 @@ struct store {
 
 struct open_file {
   bool used, writable;
-  bool dead; /* its part is through, or failed: nothing but CLOSE */
+  bool dead; /* it has ended or failed: it accepts only CLOSE */
   uint32_t jobs;
   int fd;
   struct stat stat; /* as it was when it was opened, to read */

@@ -25,7 +25,7 @@ static void check_sender(struct check *check, struct node *map, const struct pla
   check_program(check, &schema_sender, map, place, out);
 }
 
-/* Without it, a stream has no such keys at all. */
+/* A stream without `assemble` has none of these keys. */
 static void check_assemble(struct check *check, struct node *node, const struct place *place,
                            struct config_receiver *receiver, struct node *effective)
 {
@@ -135,7 +135,7 @@ static void check_stream(struct check *check, struct node *node,
   check_sizes(check, map, stream);
 }
 
-/* Streams without a name have been reported. */
+/* Streams without a name have been reported already. */
 static bool check_index_streams(struct check *check, struct config *config, struct node *effective)
 {
   struct pst_config *owner = check->owner;

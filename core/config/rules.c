@@ -67,7 +67,7 @@ bool rule_holds(const struct pst_option_rule *rule, const struct pst_options *op
          rules_has(options, rule->needs, rule->needed) != !!(rule->flags & PST_RULE_OTHER);
 }
 
-/* `name: value`, as it stands in YAML. */
+/* Writes `name: value`, as it stands in YAML. */
 static const char *rules_stands(const char *name, const char *value, char *text)
 {
   snprintf(text, TEXT_MAX, "`%.63s: %.127s`", name, value[0] ? value : "\"\"");

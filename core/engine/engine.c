@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What sessions and nodes stand on: the plugins in use, its end, and what peers hear of it. */
+/* What sessions and nodes share: the plugins in use, how an engine ends, and what it tells
+ * peers. */
 #include "engine.h"
 
 #include <errno.h>

@@ -131,7 +131,7 @@ int region_data_fill(struct region_data *data, uint64_t offset, uint64_t length,
   return rc < 0 ? rc : engine_memory_await(data->region.memory, data->queue, ticket);
 }
 
-/* Behind all that began before, of which none is counted as this part's. */
+/* Verifies behind all checks that began before, none of which counts as this part's. */
 int region_data_verify(struct region_data *data, uint64_t offset, uint64_t length, uint64_t pattern,
                        struct pst_verify_result *result)
 {
@@ -158,7 +158,8 @@ int region_data_verify(struct region_data *data, uint64_t offset, uint64_t lengt
   return after.corrupted > before.corrupted ? -EBADMSG : 0;
 }
 
-/* The device reads and writes pinned memory at its full speed; what is foreign it bounces. */
+/* The device reads and writes pinned memory at its full speed. For other memory it uses a bounce
+ * buffer. */
 int region_data_copy(struct region_data *data, uint64_t offset, uint64_t length, void *host,
                      bool out)
 {

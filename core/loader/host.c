@@ -28,7 +28,7 @@ struct libraries {
 };
 
 struct host {
-  struct pst_host table; /* first: what a plugin holds is the host */
+  struct pst_host table; /* first: a plugin holds a pointer to it */
   const char *label;
   pthread_mutex_t mutex; /* of what follows */
   struct arena arena;
@@ -155,8 +155,8 @@ struct memory_entry {
   const struct pst_memory_ops *ops;
 };
 
-/* Held over exports and imports, so that a memory is not closed under them and they
- * come one at a time. */
+/* Held during exports and imports: a memory is then not closed under them, and they run one at a
+ * time. */
 static pthread_mutex_t memories_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct memory_entry *memories;
 

@@ -15,8 +15,8 @@
 
 struct node_mail {
   struct mail mail;
-  struct control_node_message heard;                  /* what it points to has ended */
-  uint64_t message_max;                               /* what the peer says that it takes */
+  struct control_node_message heard;                  /* its pointers are not valid any more */
+  uint64_t message_max;                               /* the longest message that the peer takes */
   char local[NODE_PLACE_MAX], remote[NODE_PLACE_MAX]; /* JOIN, WELCOME */
   char text[NODE_TEXT_MAX];
 };
@@ -34,7 +34,7 @@ static bool mail_replaces(const struct mail *older, const struct mail *newer)
          had->heard.id == has->heard.id;
 }
 
-/* Its descriptors cannot be kept: the peer that they are of goes, and both ends hear why. */
+/* The message's descriptors cannot be kept: its peer goes, and both ends get the reason. */
 static void mail_give_up(struct pst_node *node, struct node_mail *mail, int code)
 {
   if (mail->heard.type == WIRE_JOIN)
@@ -142,7 +142,7 @@ static void mail_keep_place(struct pst_peer *peer, const struct node_mail *mail)
   memcpy(peer->remote, mail->remote, sizeof(peer->remote));
 }
 
-/* Somebody has come. */
+/* A peer wants to join. */
 static void mail_join(struct pst_node *node, struct node_mail *mail)
 {
   struct pst_peer *peer;

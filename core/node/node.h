@@ -76,7 +76,7 @@ struct pst_node {
   struct pst_config **configs; /* whose options are in use */
   uint32_t config_count;
   struct engine_memory *memory; /* of rings and messages */
-  bool has_flush; /* a memory of an area is to be told before it sees what was read into it */
+  bool has_flush; /* a memory of an area must be called before it sees what was read into it */
 
   uint32_t peers_max;
   uint32_t messages;
@@ -153,7 +153,7 @@ void send_pool_give(struct send_pool *pool, uint32_t slot, uint64_t held);
 /* Open the control channel. */
 int mail_open(struct pst_node *node, const struct pst_node_params *params, struct pst_error *error);
 void mail_close(struct pst_node *node);
-/* Act on all that was heard. */
+/* Acts on all mail from the control thread. */
 void mail_read(struct pst_node *node);
 
 #endif

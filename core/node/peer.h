@@ -31,7 +31,7 @@ struct peer_end {
   char text[NODE_TEXT_MAX];
 };
 
-/* What the application was refused for want of room, and is to hear of. */
+/* What the application was refused for want of room: it gets an event when there is room. */
 enum peer_room { PEER_ROOM_SEND = 1, PEER_ROOM_POST = 2 };
 
 /* A message of ours: where it lies in the pool, and its bytes. */

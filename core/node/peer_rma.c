@@ -406,8 +406,8 @@ static inline void peer_rma_complete_plain(struct pst_peer *peer,
   peer->rma.requests += count;
 }
 
-/* May the transport have the requests of this post done at its return? Not where a memory is to be
- * told of what was read, nor ahead of events that wait to be handed out. */
+/* May the transport complete the requests of this post when it returns? Not if a memory must be
+ * called for what was read, nor ahead of events that wait to be handed out. */
 static inline uint32_t peer_rma_offer_completion(const struct pst_node *node)
 {
   const bool must_wait = node->has_flush || node->events.head != node->events.tail;

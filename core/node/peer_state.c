@@ -10,7 +10,7 @@
 
 #define BIT(state) (1u << NODE_PEER_##state)
 
-/* An assertion alone reads it. */
+/* Only an assertion reads it. */
 static const uint32_t successors[] __attribute__((unused)) = {
     [NODE_PEER_JOINING] = BIT(JOINED) | BIT(UNREACHED) | BIT(CLOSING),
     [NODE_PEER_UNREACHED] = BIT(CLOSING),
@@ -40,7 +40,7 @@ static void peer_give_reason(struct pst_peer *peer, enum peer_rank rank, int cod
   snprintf(peer->end.text, sizeof(peer->end.text), "%s", text ? text : "");
 }
 
-/* The other side hears why by the control channel, if that is there. */
+/* The other side gets the reason by the control channel, if that is there. */
 static void peer_close_endpoint(struct pst_peer *peer, uint32_t mode)
 {
   struct pst_node *node = peer->node;
@@ -50,7 +50,7 @@ static void peer_close_endpoint(struct pst_peer *peer, uint32_t mode)
   engine_endpoint_close(&peer->endpoint, mode, clock_now_ns() + NODE_CLOSE_NS);
 }
 
-/* The reason is known, and no other is better. */
+/* Ends the peer: its reason is known, and no better one will come. */
 static void peer_go(struct pst_peer *peer, uint32_t mode)
 {
   const bool drains = mode == PST_CLOSE_DRAIN && peer_messages_wait(peer) &&

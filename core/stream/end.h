@@ -81,7 +81,7 @@ enum end_control {
   END_CONTROL_LIVE,   /* the stream's ends talk */
   END_CONTROL_OWES,   /* the peer has failed, and waits for this end's last counts */
   END_CONTROL_AWAITS, /* this end has failed, and may still hear the peer's last counts */
-  END_CONTROL_OVER,   /* nothing more is said or heard; so from the start with `control: none` */
+  END_CONTROL_OVER,   /* nothing more is sent or received; so from the start with `control: none` */
 };
 
 typedef int end_say(struct control *control, void *stream, const struct control_totals *totals);

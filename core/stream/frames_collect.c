@@ -32,7 +32,7 @@ static enum assemble_verdict frames_place_some(struct frames *frames, const stru
   return verdict;
 }
 
-/* Find places for what is in `views`, at most `room` of them. */
+/* Finds places for the messages in `views`, at most `room` of them. */
 static void frames_place_views(struct pst_receiver *receiver, uint32_t room)
 {
   struct frames *frames = frames_of(receiver);
@@ -63,7 +63,7 @@ static void frames_place_views(struct pst_receiver *receiver, uint32_t room)
     engine_release(&staging->lane->worker, refused, refused_count);
 }
 
-/* One copy of all that has been placed. */
+/* Submits one copy of all that has been placed. */
 static int frames_copy_placed(struct pst_receiver *receiver)
 {
   struct frames *frames = frames_of(receiver);
@@ -78,7 +78,7 @@ static int frames_copy_placed(struct pst_receiver *receiver)
   return staging_reap(receiver->ring->staging);
 }
 
-/* Which transports have timestamps only their messages tell. */
+/* Only messages show whether a transport has timestamps. */
 static int frames_check_timestamps(struct pst_receiver *receiver)
 {
   const struct frames *frames = frames_of(receiver);
@@ -94,9 +94,9 @@ static int frames_check_timestamps(struct pst_receiver *receiver)
       transport, transport);
 }
 
-/* The next part of what has arrived. 1: there may be more of it that fits; 0: nothing
- * more has come; -EAGAIN: nothing more fits, or a frame is through and nobody has to wait for
- * what comes next; -errno. */
+/* Takes the next part of what has arrived. 1: there may be more of it that fits. 0: nothing more
+ * has come. -EAGAIN: nothing more fits, or a frame is complete and need not wait for what comes
+ * next. -errno. */
 static int frames_collect_some(struct pst_receiver *receiver)
 {
   struct frames *frames = frames_of(receiver);

@@ -164,7 +164,7 @@ static uint64_t loss_by_claims(const struct pst_receiver *receiver, uint64_t mis
   return missing;
 }
 
-/* The ends' own causes first; what none accounts for is said so. */
+/* The ends' own causes come first. Losses that no cause accounts for are reported as such. */
 static void loss_missing(const struct pst_receiver *receiver, uint64_t missing,
                          struct pst_drop *drops, uint32_t *count)
 {

@@ -78,7 +78,7 @@ static inline uint64_t receive_ring_domain(const struct receive_ring *ring)
 /* Parameters of a region for the ring. `use` names its purpose, and the options that size it. */
 struct region_params receive_ring_params(const struct receive_ring *ring,
                                          const struct region_params *use, uint64_t length);
-/* 0; -EOPNOTSUPP with why->is_alloc unset: core may stage; else the error is said. */
+/* Returns 0; -EOPNOTSUPP with why->is_alloc unset if core may stage; another -errno, reported. */
 int receive_ring_alloc(const struct receive_ring *ring, struct region_params *wanted,
                        struct region *region, struct region_why *why, struct pst_error *error);
 /* Registers the ring's region, if there is one, and opens the ring on it. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a receiver hears of its sender by the control channel, and what it says of itself. */
+/* What a receiver gets from its sender by the control channel, and what it sends. */
 #include <stdio.h>
 #include <string.h>
 

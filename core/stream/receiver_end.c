@@ -36,7 +36,7 @@ uint64_t receiver_end_due_ns(const struct pst_receiver *receiver)
   return receiver_silent_since(receiver) + receiver->end.peer_ops->patience_ns(receiver);
 }
 
-/* What the sender says has left it: a filter there may have dropped some. */
+/* The number of messages that left the sender: a filter there may have dropped some. */
 static uint64_t receiver_expected(const struct pst_receiver *receiver)
 {
   uint64_t messages = receiver->sent.messages;
@@ -47,7 +47,7 @@ static uint64_t receiver_expected(const struct pst_receiver *receiver)
   return messages;
 }
 
-/* Everything has been handed over, or will not come. */
+/* Ends the receiver: all messages were handed over, or will not come. */
 static void receiver_complete(struct pst_receiver *receiver)
 {
   if (receiver->phase == RECEIVER_TAKING)
@@ -76,7 +76,7 @@ static void receiver_note_life(struct pst_receiver *receiver)
   receiver->was_silent = false;
 }
 
-/* What is not here yet will not come. */
+/* Ends the stream without the missing messages, which will not come. */
 static int receiver_end_without(struct pst_receiver *receiver)
 {
   if (receiver_is_reliable(receiver))
@@ -144,7 +144,7 @@ static uint64_t receiver_foreign_patience_ns(const struct pst_receiver *receiver
   return receiver->end.config->receiver.silence_ns;
 }
 
-/* Nobody says so but the application, or silence. */
+/* Ends a foreign stream, which only the application or silence can do. */
 static void receiver_foreign_end(struct pst_receiver *receiver, uint64_t over_ns)
 {
   receiver->end.over_ns = over_ns;
@@ -169,8 +169,8 @@ static bool receiver_foreign_is_heard(struct pst_receiver *receiver)
   return true;
 }
 
-/* A foreign sender that has begun, and fallen silent, has ended; so has one of which nothing became
- * a message. Before anything is heard the silence has not begun. */
+/* A foreign sender that began and fell silent has ended. So has one whose datagrams were no
+ * messages. The silence begins with the first datagram. */
 static int receiver_foreign_check_end(struct pst_receiver *receiver)
 {
   uint64_t silence = receiver_foreign_patience_ns(receiver);
@@ -210,7 +210,7 @@ const struct end_peer_ops end_peer_foreign = {.is_foreign = true,
 
 /* ---- Either ------------------------------------------------------------------------ */
 
-/* Nothing has arrived: is it over? */
+/* Nothing has arrived: finds out whether the stream is over. */
 int receiver_check_end(struct pst_receiver *receiver)
 {
   if (receiver->duplicates != receiver->window.duplicates)

@@ -219,7 +219,7 @@ static struct receive_ring *receiver_ring(const struct session_end *end)
   return ((const struct pst_receiver *)end)->ring;
 }
 
-/* It is through, and its sender has not answered. */
+/* The receiver is done, and its sender has not answered. */
 static bool receiver_awaits_last_word(struct session_end *end)
 {
   return ((const struct pst_receiver *)end)->phase == RECEIVER_FINISHED &&

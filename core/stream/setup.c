@@ -200,8 +200,8 @@ static void setup_plan_end(const struct session_end *end)
   end->ops->plan(end, plan);
 }
 
-/* Where `control` listens, in numbers; "": everywhere, nowhere, or the name is not found, which
- * control reports. */
+/* Finds the address that `control` listens on, in numbers. "": all addresses, none, or the name is
+ * not found, which control reports. */
 static void setup_find_local_address(const struct pst_session *session, char text[NI_MAXHOST])
 {
   struct socket_addresses found;
@@ -217,7 +217,7 @@ static void setup_find_local_address(const struct pst_session *session, char tex
     text[0] = '\0';
 }
 
-/* What `receiver.share` saves. */
+/* Checks that streams with `receiver.share` can share a ring. */
 static int setup_check_shared(const struct engine_device *device, struct pst_error *error)
 {
   const struct config_plugin *plugin = &device->config->plugin;

@@ -166,7 +166,7 @@ static void write_key(void *context, const struct pst_config_key *key)
     write_rules(out, plugin);
 }
 
-/* All of a text; free() it. NULL: that was said. */
+/* Returns all of a text; free() it. NULL: it cannot be read, which is reported. */
 static char *read_file(const char *path)
 {
   FILE *file = fopen(path, "re");

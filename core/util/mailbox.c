@@ -89,7 +89,7 @@ void mailbox_wake(struct mailbox *box)
 {
   uint64_t one = 1;
 
-  /* In this order, or draining between the two would leave it readable for ever. */
+  /* In this order: otherwise a drain between the two would leave it readable for ever. */
   (void)!write(box->wake_fd, &one, sizeof(one));
   atomic_store(&box->is_woken, true);
 }

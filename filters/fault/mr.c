@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Registrations: of those that may be sent from, the CPU's address is kept. */
+/* Registrations. For those that may be sent from, the CPU's address is kept. */
 #include <errno.h>
 #include <stdlib.h>
 

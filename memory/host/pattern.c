@@ -69,7 +69,7 @@ size_t pattern_check(const struct pattern_variant *variant, const uint8_t *bytes
   for (size_t at = from; at < length; at++)
     if (bytes[at] != pst_pattern_byte(first, at))
       return at;
-  /* Wrong at the first look and right at the second: somebody writes there, and
-   * a message that changes while it is read did not arrive. */
+  /* The bytes were wrong at first and right at the second look: something writes there. A message
+   * that changes while it is read did not arrive. */
   return from;
 }

@@ -10,8 +10,8 @@ struct cuda_text {
 };
 /* "CUDA_ERROR_OUT_OF_MEMORY: out of memory". */
 struct cuda_text cuda_status_text(const struct cuda_driver *driver, cuda_status status);
-/* The errno for a status that nobody else knows better, said with its remedy; a device that is
- * lost is said once: -EIO. */
+/* Returns the errno for a status that nothing else explains, and logs it with its remedy. A lost
+ * device is logged once: -EIO. */
 int cuda_failed(struct pst_memory *memory, const char *call, cuda_status status);
 bool cuda_is_lost(cuda_status status);
 /* "lower `ring` or `message`", by what the caller says. */

@@ -41,7 +41,7 @@ static void cuda_pin_whole_pages(const void *address, uint64_t length, uint64_t 
   *end = cuda_round_up((uintptr_t)address + length, page);
 }
 
-/* The lock is held, here and below. */
+/* The caller holds the lock, here and below. */
 static struct pin *cuda_pin_at(uint64_t address)
 {
   struct pin *pin = pins;
@@ -50,7 +50,7 @@ static struct pin *cuda_pin_at(uint64_t address)
   return pin;
 }
 
-/* Where the next pin begins, or `end`. */
+/* Returns where the next pin begins, or `end`. */
 static uint64_t cuda_pin_gap_end(uint64_t begin, uint64_t end)
 {
   for (const struct pin *pin = pins; pin; pin = pin->next)
@@ -188,7 +188,7 @@ static void cuda_pin_forget(struct pst_memory *memory, uint64_t begin, uint64_t 
   }
 }
 
-/* Once a memory: the senders of a stream may lend many regions. */
+/* Logs this once for each memory: the senders of a stream may lend many regions. */
 static int cuda_pin_say_pageable(struct pst_memory *memory, uint64_t length, cuda_status status)
 {
   pthread_mutex_lock(&memory->lock);

@@ -53,7 +53,7 @@ static void dg_check_destination(const struct pst_check *check, int family,
   }
 }
 
-/* One host's own: neither a group nor all of them. */
+/* Checks for one host's own address: neither a group nor all addresses. */
 static void dg_check_one_host(const struct pst_check *check, const char *name, int family,
                               const union dg_address *address, const char *remedy)
 {

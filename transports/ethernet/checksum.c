@@ -94,7 +94,7 @@ __attribute__((target("avx512f"))) static inline __m512i eth_checksum_add_avx512
   return _mm512_add_epi64(sum, _mm512_add_epi64(low, _mm512_srli_epi64(words, 32)));
 }
 
-/* The rest comes by a masked load, which touches no byte beyond it. */
+/* A masked load takes the rest, and touches no byte beyond it. */
 __attribute__((target("avx512f,avx512bw"))) static uint64_t
 eth_checksum_sum_avx512(const uint8_t *bytes, size_t length, uint64_t sum)
 {

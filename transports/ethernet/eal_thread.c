@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Alarms of DPDK are rung by its interrupt thread. */
+/* Alarms of DPDK, which its interrupt thread runs. */
 #include "eal_thread.h"
 
 #include <stdbool.h>

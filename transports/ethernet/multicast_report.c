@@ -88,7 +88,7 @@ static bool eth_report_is_wanted(const struct eth_group *group, const uint8_t so
   return group->any_joins;
 }
 
-/* What it is now. */
+/* Adds the group's current state. */
 static void eth_report_add_current(struct report *report, const struct eth_group *group)
 {
   struct sources sources = {.count = 0};
@@ -98,7 +98,7 @@ static void eth_report_add_current(struct report *report, const struct eth_group
     eth_report_add_record(report, group->any_joins ? IS_EXCLUDE : IS_INCLUDE, group, &sources);
 }
 
-/* The answer to a query for it. */
+/* Adds the answer to a query for the group. */
 static void eth_report_add_answer(struct report *report, const struct eth_group *group)
 {
   struct sources sources = {.count = 0};
@@ -114,7 +114,7 @@ static void eth_report_add_answer(struct report *report, const struct eth_group 
     eth_report_add_record(report, IS_INCLUDE, group, &sources);
 }
 
-/* One report less is owed. */
+/* Counts a report that has been sent. */
 static void eth_report_count_change(struct eth_groups *groups, struct eth_group *group,
                                     uint64_t now_ns)
 {
@@ -177,7 +177,7 @@ static uint32_t eth_report_write(struct eth_groups *groups, struct report *repor
                                   report->bytes, report->length, frame);
 }
 
-/* A report of an older version, or that the group is left, which IGMPv1 does not know. */
+/* Writes a report of an older version, or that the group is left, which IGMPv1 does not have. */
 static uint32_t eth_report_write_older(struct eth_groups *groups, const struct eth_group *group,
                                        uint32_t version, bool is_left, uint8_t *frame)
 {
@@ -200,7 +200,7 @@ static uint32_t eth_report_write_older(struct eth_groups *groups, const struct e
                                   message, is_v4 ? 8 : 24, frame);
 }
 
-/* One frame of what is due for one group. */
+/* Writes one frame of what is due for one group. */
 static uint32_t eth_report_next_older(struct eth_groups *groups, uint32_t version, bool is_v4,
                                       uint64_t now_ns, uint8_t *frame)
 {
@@ -241,7 +241,7 @@ static void eth_report_collect_changes(struct eth_groups *groups, struct report 
   }
 }
 
-/* What is left of the answer to a general query. */
+/* Collects the rest of the answer to a general query. */
 static void eth_report_collect_general(struct eth_groups *groups, struct report *report,
                                        uint64_t now_ns)
 {

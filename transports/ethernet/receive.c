@@ -67,7 +67,7 @@ static struct dg_landed eth_receive_land(void *context)
   return landed;
 }
 
-/* The flow hears of what was lost on this side before the frame that comes next. */
+/* Tells the flow what was lost on this side before the frame that comes next. */
 static void eth_receive_tell_lost(struct eth_rx *rx)
 {
   uint64_t lost = __atomic_load_n(&rx->counts.no_buffer, __ATOMIC_RELAXED);
@@ -98,7 +98,7 @@ uint32_t eth_rx_take(struct pst_endpoint *endpoint, struct rte_mbuf *mbuf,
 /* ---- A row of frames ---------------------------------------------------------------------------
  */
 
-/* How many frames ahead their bytes are asked for. */
+/* How many frames ahead bytes are prefetched. */
 #define PREFETCH 4u
 
 /* Where the payload of the next frame of the stream begins; NULL: it is not as expected. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How two endpoints meet, and what is to be said of them. */
+/* Connecting two endpoints, and describing them. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/syscall.h>
@@ -91,8 +91,8 @@ static int lb_connect_tx_open(struct pst_endpoint *endpoint)
   return tx->post_of && tx->cookies && tx->results ? 0 : -ENOMEM;
 }
 
-/* What is written there is charged to this process. A sender of a stream has the ring that its
- * configuration names; a node takes nobody's word for it. */
+/* The most of a peer's memory to map: what is written there is charged to this process. A stream's
+ * sender has the ring that its configuration names; a node trusts no peer's number. */
 static uint64_t lb_connect_peer_most(const struct pst_endpoint *endpoint)
 {
   const uint64_t all = lb_mapped_max(), floor = UINT64_C(64) << 20;
@@ -102,7 +102,7 @@ static uint64_t lb_connect_peer_most(const struct pst_endpoint *endpoint)
   return most < all ? most : all;
 }
 
-/* A kind of file that may be watched without waiting for anybody. */
+/* True for a kind of file that may be watched without waiting for a peer. */
 static bool lb_connect_is_process(int fd)
 {
   return syscall(SYS_pidfd_send_signal, fd, 0, NULL, 0) == 0 || errno != EBADF;
@@ -138,7 +138,7 @@ static int lb_connect_map_peer(struct pst_endpoint *endpoint, const struct lb_ad
                    strerror(-rc));
 }
 
-/* Our addresses never change, so that all there can be is the same one again. */
+/* An end's addresses never change, so the new one must be the old one. */
 static int lb_connect_reconnect(struct pst_endpoint *endpoint, const struct lb_address *in)
 {
   if (endpoint->stage.name != LB_CONNECTED)
@@ -149,7 +149,7 @@ static int lb_connect_reconnect(struct pst_endpoint *endpoint, const struct lb_a
   return 0;
 }
 
-/* The peer is found. It may be another's already. */
+/* Attaches the peer that was found. Another endpoint may have it already. */
 static void lb_connect_attach(struct pst_endpoint *endpoint, bool expedited)
 {
   const struct pst_host *host = endpoint->worker->device->host;
@@ -214,7 +214,8 @@ int lb_endpoint_path(struct pst_endpoint *endpoint, struct pst_path_info *path)
 {
   const struct pst_device *device = endpoint->worker->device;
   const bool shared = endpoint->peer ? !endpoint->peer->in_process : device->shared;
-  /* READ and WRITE copy in any mode; what of, the registration has told, or the remotes do. */
+  /* READ and WRITE copy in any mode. The registration or the remotes say from and to which
+   * memory. */
   const char *via = endpoint->roles == PST_ROLE_RMA ? "" : lb_via_of(device->mode);
   if (endpoint->remotes && endpoint->remotes->copier)
     via = endpoint->remotes->via;

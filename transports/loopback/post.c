@@ -7,7 +7,7 @@
 /* Messages by reference are published to the receiver after this many. */
 #define PUBLISH_LENT 128u
 
-/* A pst_mr_check; *context: the CPU need not reach it. */
+/* A pst_mr_check. *context: the CPU need not reach the memory. */
 static bool lb_post_holds(const void *context, struct pst_mr *handle, uint64_t offset,
                           uint64_t length, uint32_t right)
 {
@@ -22,7 +22,7 @@ static bool lb_post_holds(const void *context, struct pst_mr *handle, uint64_t o
 static int lb_post_send_check(const struct pst_endpoint *endpoint,
                               const struct pst_request *request, bool reference)
 {
-  /* Several pieces lie nowhere as one: they are gathered in the ring's slot. */
+  /* Several pieces are not contiguous: they are gathered in the ring's slot. */
   if (request->piece_count > 1)
     reference = false;
   return pst_send_check(request, LB_PIECES_MAX, endpoint->tx.message_max, lb_post_holds,
@@ -68,7 +68,8 @@ static uint32_t lb_post_send_copies(struct pst_endpoint *endpoint,
   return i;
 }
 
-/* What a SEND that is not plain lends: *mr NULL: nothing, it is gathered in the slot. */
+/* Finds what a SEND that is not plain lends. *mr NULL: nothing, the SEND is gathered in the
+ * slot. */
 static int lb_post_lend_any(const struct pst_endpoint *endpoint, const struct pst_request *request,
                             uint32_t slot, struct lb_mr **mr, uint64_t *offset)
 {
@@ -119,7 +120,8 @@ static uint32_t lb_post_send_references(struct pst_endpoint *endpoint,
       if (*rc != 0)
         break;
     }
-    /* Mostly the slot's last was of the same region: a line that nobody writes is both's. */
+    /* The slot's last message was mostly of the same region. The line then stays shared, since
+     * nobody writes it. */
     if (lent[slot] != mr)
       lent[slot] = mr;
     post_of[slot] = head;
@@ -172,7 +174,7 @@ static uint32_t lb_post_sends(struct pst_endpoint *endpoint, const struct pst_re
     *why = PST_WAIT_CREDIT;
     endpoint->worker->again_ns = 0;
   }
-  /* Those of the next post are on their way here while its messages are made. */
+  /* The slots of the next post arrive in the cache while its messages are made. */
   if (!reference)
     lb_tx_reap(endpoint);
   return taken;
@@ -204,7 +206,7 @@ static uint32_t lb_post_others(struct pst_endpoint *endpoint, const struct pst_r
   return i;
 }
 
-/* SENDs with FENCE come behind copies that have not ended. Those before the first. */
+/* How many requests come before the first SEND with FENCE that has to wait for copies. */
 static uint32_t lb_post_unfenced(const struct pst_request *requests, uint32_t n)
 {
   uint32_t i = 0;
@@ -244,8 +246,7 @@ static inline void lb_post_leave(struct pst_endpoint *endpoint)
     atomic_store_explicit(&endpoint->peer->posting, 0, memory_order_release);
 }
 
-/* Requests of this post that bring something from where nothing is any more, done from `first`
- * on. */
+/* Ends requests of this post, from `first` on, whose peer's memory is gone. */
 static void lb_post_lose(struct pst_endpoint *endpoint, uint64_t first)
 {
   lb_worker_lost(endpoint->worker);

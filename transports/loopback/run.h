@@ -16,7 +16,7 @@ struct lb_run {
   bool reading;
 };
 
-/* False: the first is not plain. Whatever is the matter with it is said by lb_rma_execute(). */
+/* False: the first is not plain. lb_rma_execute() then finds and reports what is wrong with it. */
 static inline bool lb_run_begin(const struct pst_endpoint *endpoint,
                                 const struct pst_request *first, struct lb_run *run)
 {

@@ -164,7 +164,7 @@ int ucx_link_connect(struct ucx_link *link, const void *address, size_t length)
   return ucx_link_connect_ep(link, UCX_LINE_OPEN, link->endpoint->label);
 }
 
-/* Its ucp_worker has gone, and what it had for the peer has gone with it: another one sends BYE. */
+/* Sends BYE by another ucp_worker: the link's own is gone, with all that it had for the peer. */
 static void ucx_link_send_herald(struct ucx_link *link, struct ucx_leaving *words)
 {
   static const char label[] = "a close";
@@ -211,14 +211,14 @@ void ucx_link_end_requests(struct ucx_link *link)
 
 /* ---- After CLOSED ------------------------------------------------------------------------ */
 
-/* Its process is seen to live, its endpoint has not left, and it has no room for our BYE. */
+/* True for a peer whose process is alive, that has not left, and that has no room for our BYE. */
 static bool ucx_link_is_stuck(const struct ucx_link *link)
 {
   return link->stage.name == UCX_LEAVING && ucx_link_is_untold(link) && !ucx_link_has_left(link) &&
          link->peer.pidfd >= 0 && !link->peer.has_died;
 }
 
-/* By the clock alone. */
+/* The time limit by the clock alone. */
 static uint64_t ucx_link_clock_ns(const struct ucx_link *link)
 {
   if (link->stage.name == UCX_OVER)
@@ -229,7 +229,8 @@ static uint64_t ucx_link_clock_ns(const struct ucx_link *link)
   return link->stage.leaving.until_ns + link->worker->device->linger_ns;
 }
 
-/* Such a peer hears of our end in no other way: no clock, while there are few of them. */
+/* Such a peer learns of our end in no other way: there is no time limit while there are few of
+ * them. */
 static bool ucx_link_waits_for_room(const struct ucx_link *link)
 {
   return ucx_link_is_stuck(link) && link->worker->untold_count <= UCX_UNTOLD_MAX;
@@ -246,7 +247,7 @@ static bool ucx_link_is_done_with(const struct ucx_link *link, uint64_t now_ns)
 
   if (link->stage.name == UCX_OVER || !link->ep || now_ns >= ucx_link_leaves_by_ns(link))
     return true;
-  /* It waits for no answer, either, nor for what it would drop. */
+  /* A peer that has left waits for no answer, either, nor for what it would drop. */
   if (link->is_shared && ucx_link_has_left(link))
     return true;
   if (ucx_link_is_untold(link) || link->ams_under_way)
@@ -294,7 +295,7 @@ void ucx_links_step(struct pst_worker *worker, uint64_t now_ns)
 
 static struct ucx_stage ucx_link_leaving_from(const struct ucx_link *link, uint64_t now_ns)
 {
-  /* A link that was cut has said it. */
+  /* A link that was cut has sent it. */
   const enum ucx_word word = ucx_link_is_cut(link) ? UCX_SAID : UCX_OWED;
 
   if (!link->ep || ucx_link_is_lost(link))
@@ -381,7 +382,7 @@ void ucx_links_free(struct pst_worker *worker)
     ucx_link_free_first(&worker->leaving);
 }
 
-/* What is fetched comes to its end; the link has its peer to tell that it leaves. */
+/* Lets what is being fetched end. The link still has to tell its peer that it leaves. */
 void ucx_links_leave_ring(struct pst_worker *worker, const struct pst_ring *ring)
 {
   for (struct ucx_link *link = worker->leaving; link; link = link->next) {

@@ -40,9 +40,9 @@ void ucx_share_begin(struct ucx_shares *shares, struct ucx_share *share);
  * ucx_shares_give() gives each of them back. All others are free. */
 void ucx_share_end(struct ucx_shares *shares, struct ucx_share *share, const uint8_t *out,
                    uint32_t fetched);
-/* How many slots more the peer is to be told of now, of whose grants the last `unused` are not used
- * yet. Not each of them by itself while the peer has others to go on with. An endpoint that uses
- * all that it has gets as much again, up to endpoint_slots. */
+/* How many more slots the peer is to be granted now; the last `unused` of its grants are not used
+ * yet. They are not granted one by one while the peer has others to go on with. An endpoint that
+ * uses all that it has gets as many again, up to endpoint_slots. */
 uint64_t ucx_share_more(const struct ucx_shares *shares, const struct ucx_share *share,
                         uint64_t unused);
 /* Tell the peer that it may send for `count` slots more. */

@@ -15,7 +15,7 @@ enum ucx_stage_name {
   UCX_JOINED,     /* it has */
   UCX_LEFT,       /* the peer's BYE has come; requests under way may still end */
   UCX_DRAINED,    /* no request is under way any more; messages may still come */
-  UCX_LEAVING,    /* our endpoint is closed, and the peer is to hear of it */
+  UCX_LEAVING,    /* our endpoint is closed, and the peer must be sent BYE */
   UCX_LOST,       /* the connection is no more; requests are to be ended */
   UCX_GONE,       /* they have been */
   UCX_OVER,       /* our endpoint is closed, and nothing is waited for: the link is to be freed */

@@ -65,7 +65,7 @@ int ucx_worker_open(struct pst_device *device, uint32_t index, struct pst_worker
   return 0;
 }
 
-/* Peers that live and take nothing hear of it later. */
+/* Peers that live and take nothing get their BYE later. */
 static void ucx_worker_hand_over(struct pst_worker *worker, uint64_t now_ns)
 {
   struct ucx_link *link;

@@ -82,7 +82,7 @@ static bool udp_options_find_bound(const struct pst_check *check, int family,
   return !device[0] && text[0] && !(check->flags & PST_CHECK_APART);
 }
 
-/* What its family rests on. */
+/* The option that decides the address family. */
 static const char *udp_options_family_option(const struct pst_check *check,
                                              const union dg_address *to)
 {
@@ -118,7 +118,7 @@ static void udp_options_describe_socket(const struct pst_check *check, int famil
              known ? dg_family_name(family) : "interface", bound[0] ? "/" : "", bound);
   facts->takes_option = option;
   if (receives && check->option_string(check->options, "group")[0]) {
-    facts->flags |= PST_FACTS_SHARES; /* each of them gets what is sent to the group */
+    facts->flags |= PST_FACTS_SHARES; /* each of them gets messages to the group */
     facts->meets_option = "group";
   } else {
     facts->meets_option = receives ? "device" : "to";
@@ -127,7 +127,7 @@ static void udp_options_describe_socket(const struct pst_check *check, int famil
     memcpy(facts->meets, bound, sizeof(bound));
   else if (!receives && to->any.sa_family != AF_UNSPEC)
     dg_print_host(to, "", facts->meets);
-  facts->meets[strcspn(facts->meets, "%")] = '\0'; /* a zone is this host's word */
+  facts->meets[strcspn(facts->meets, "%")] = '\0'; /* a zone means nothing elsewhere */
   if (known)
     snprintf(facts->equals, sizeof(facts->equals), "%s", dg_family_name(family));
   facts->equals_option = udp_options_family_option(check, to);

@@ -44,7 +44,7 @@ static void vb_counters_read_folder(const char *port, const char *which,
     closedir(all);
 }
 
-/* What routers and hosts answer where packets do not get through; RFC 792 and 4443. */
+/* ICMP messages of routers and hosts about packets that did not get through; RFC 792 and 4443. */
 static int vb_counters_is_refusal(const char *name)
 {
   return strcmp(name, "InTimeExcds") == 0 || strcmp(name, "InDestUnreachs") == 0;
@@ -124,7 +124,7 @@ void vb_counters_read(const char *port, const char *host, struct vb_counters *co
   vb_counters_read_folder(port, "counters", counters);
 }
 
-/* What grows when all is well, too, says nothing. */
+/* A counter that also grows when all is well shows no trouble. */
 static int vb_counters_is_trouble(const char *name)
 {
   static const char *const signs[] = {"err",     "retry",    "retries",    "timeout", "discard",
@@ -172,8 +172,8 @@ static const char *const slow[] = {
     "out_of_sequence",     "packet_seq_err",      "implied_nak_seq_err", "local_ack_timeout_err",
     "roce_adp_retrans",    "roce_adp_retrans_to", "roce_slow_restart",   "port_xmit_discards",
     "completer_retry_err", "out_of_seq_request",  "rcvd_seq_err"};
-/* Not by themselves: ports wait, congestion is signalled (DCQCN), and receivers are not ready, now
- * and then though all is well. */
+/* No trouble by themselves: now and then ports wait, congestion is signalled (DCQCN), and receivers
+ * are not ready though all is well. */
 static const char *const waits[] = {"np_cnp_sent",  "rp_cnp_handled", "rnr_nak_retry_err",
                                     "rcvd_rnr_err", "port_xmit_wait", "rx_pause",
                                     "tx_pause"};
@@ -211,7 +211,7 @@ bool vb_counters_slow(const struct vb_counters *before, const struct vb_counters
   return sum >= SLOW_FROM && sum >= packets / SLOW_SHARE;
 }
 
-/* Packets that went and came, where none came. */
+/* Says how many packets went and came, if none came. */
 static void vb_counters_tell_silence(char *text, size_t size, const struct vb_counters *before,
                                      const struct vb_counters *now)
 {

@@ -13,7 +13,8 @@
 
 #define KIB(bytes_) ((unsigned long long)((bytes_) / 1024))
 
-/* capable() asks for the capability in the first user namespace, whose map is of all users. */
+/* True in the first user namespace, whose map has all users: capable() asks for the capability
+ * there. */
 static bool vb_memlock_is_first_namespace(void)
 {
   FILE *map = fopen("/proc/self/uid_map", "re");

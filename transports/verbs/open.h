@@ -14,7 +14,7 @@ int vb_device_open(struct pst_device *device, const struct pst_host *host,
                    const struct vb_transport *transport, const struct pst_open_params *params,
                    uint64_t capabilities);
 void vb_device_close(struct pst_device *device);
-/* Where the port is now: what a peer hears of an endpoint has to be so. 0 or -errno, logged. */
+/* Reads where the port is now: an endpoint's address must be up to date. 0 or -errno, logged. */
 int vb_device_place(struct pst_device *device, struct vb_port_address *place);
 
 #endif

@@ -214,10 +214,11 @@ static __attribute__((noinline)) int vb_post_any(struct pst_endpoint *endpoint,
   return rc < 0 || n == 0 ? rc : vb_post_all(endpoint, requests, n, wait);
 }
 
-/* Somebody waits for it: it goes the shortest way, spared what a row of requests carries along.
+/* Latency path: a single request goes the shortest way, without what a row of requests needs.
  * Anything unusual falls back to the general way. */
 
-/* What a transport posts in its own way, the above hands over. */
+/* True if the latency path is open. A transport that posts in its own way (`spread`) takes the
+ * general one. */
 static inline bool vb_post_is_open(const struct pst_endpoint *endpoint)
 {
   return endpoint->is_connected && endpoint->sq.posted != endpoint->sq.posted_max &&
@@ -225,7 +226,7 @@ static inline bool vb_post_is_open(const struct pst_endpoint *endpoint)
          endpoint->want == VB_WANT_NOTHING;
 }
 
-/* Where it writes to was looked at when the last WRITE named it, mostly. */
+/* Mostly the last WRITE named the same range, which was checked then. */
 static inline bool vb_post_is_plain_write(const struct pst_endpoint *endpoint,
                                           const struct pst_request *request)
 {

@@ -88,7 +88,7 @@ int vb_slot_again(struct pst_endpoint *endpoint)
   return -vb_receives_post_stretch(endpoint, (struct vb_stretch){slot, 1});
 }
 
-/* By the first queue pair; `sge` is NULL for none. 0 or -errno. */
+/* Posts a receive by the first queue pair; `sge` is NULL for none. 0 or -errno. */
 static inline __attribute__((always_inline)) int
 vb_receives_post_one(struct pst_endpoint *endpoint, uint32_t which, struct ibv_sge *sge)
 {

@@ -139,7 +139,7 @@ void vb_notify(struct pst_worker *worker);
 
 /* worker.c */
 void vb_disarm(struct pst_worker *worker);
-/* What other threads have left: deferred works that are through, the device's events. */
+/* Takes what other threads have left: deferred works that have ended, and the device's events. */
 void vb_take_notices(struct pst_worker *worker);
 /* At the clock, and at what is due by it; `at_all`: at the device's events and each endpoint, too,
  * as before and after a sleep. */

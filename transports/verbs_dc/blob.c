@@ -33,7 +33,7 @@ static const struct vb_blob_form form = {
     .fields = fields,
 };
 
-/* Not of the targets, which may be made anew. */
+/* The targets are left out, since they may be replaced. */
 uint32_t dc_blob_proof(const struct dc_blob *blob)
 {
   const uint64_t all = blob->key ^ (uint64_t)blob->number << 48;
@@ -46,7 +46,7 @@ void dc_blob_write(const struct dc_blob *blob, uint8_t bytes[DC_BLOB_BYTES])
   vb_blob_write(&form, blob, bytes);
 }
 
-/* Each byte came over a network. */
+/* Checks each field: all bytes came over a network. */
 static bool dc_blob_makes_sense(const struct dc_blob *blob)
 {
   if (blob->mtu < IBV_MTU_256 || blob->mtu > IBV_MTU_4096 || blob->gid_type > VB_GID_ROCE_V2 ||

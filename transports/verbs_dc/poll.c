@@ -47,8 +47,8 @@ static bool dc_poll_is_access_error(const struct pst_endpoint *endpoint, uint64_
   return is_access && opcode != 0 && opcode != PST_OP_SEND && opcode != PST_OP_FLUSH;
 }
 
-/* A word that arrived, but whose answer the peer's target took along. It is said again, and those
- * behind it with it. */
+/* True for a word that arrived, but whose answer was lost with the peer's target. It is sent again,
+ * with those behind it. */
 static bool dc_poll_is_of_lost_target(const struct dc_endpoint *dc, uint64_t index,
                                       const struct ibv_wc *wc)
 {
@@ -240,7 +240,7 @@ static bool dc_poll_hear(struct dc_endpoint *dc, const struct ibv_wc *wc)
   if (wc->opcode != IBV_WC_RECV && said >> DC_VALUE_BITS == DC_HELLO) {
     if (!dc_hear_hello(dc, said % DC_VALUES))
       return false;
-    if (dc->is_waiting && dc->line != DC_ANSWERED) /* as good as an answer to a probe */
+    if (dc->is_waiting && dc->line != DC_ANSWERED) /* counts as an answer to a probe */
       dc_has_answered(dc);
   } else if (!dc->is_heard)
     return false;

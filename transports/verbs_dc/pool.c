@@ -86,7 +86,8 @@ int dc_reset(struct dc_worker *pool, struct dc_initiator *initiator)
   return rc;
 }
 
-/* Where as many streams have failed as may (2^log_num_errored), the initiator has, too. */
+/* If as many streams have failed as the device allows (2^log_num_errored), the initiator has, too.
+ */
 static int dc_pool_reset_stream(struct dc_worker *pool, struct dc_initiator *initiator)
 {
   const struct dc_device *dc = dc_device_of(pool->worker->device);
@@ -264,7 +265,7 @@ static void dc_pool_hold(struct dc_worker *pool, struct dc_endpoint *dc, struct 
   dc->endpoint.sq.sent = initiator->kept.sent;
   dc->endpoint.sq.wrs = initiator->kept.wrs;
   dc->endpoint.sq.sges = initiator->kept.sges;
-  /* A peer that answers fewer READs at a time may have been met since. */
+  /* A peer with a smaller READ depth may have been met since. */
   if ((initiator->is_broken || initiator->rd_atomic > pool->rd_atomic) &&
       dc_reset(pool, initiator) != 0)
     dc_fail(&dc->endpoint, -EIO, "its initiator cannot be set up again");
@@ -313,7 +314,7 @@ void dc_wait_in(struct dc_endpoint *dc, uint32_t line)
   dc_pool_join_line(pool, dc, line);
 }
 
-/* One of these is handed to the first that waits and may have it. */
+/* Hands an initiator to the first endpoint that waits and may have it. */
 static void dc_pool_hand(struct dc_worker *pool, struct dc_initiator **from)
 {
   struct dc_endpoint *next = pool->lines[DC_ANSWERED].first;

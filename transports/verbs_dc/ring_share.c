@@ -58,7 +58,7 @@ int dc_share_begin(struct dc_endpoint *dc)
   struct pst_ring *ring = rx->ring;
 
   dc->base = dc_share_base_of_next(ring);
-  /* More endpoints than were said: no slot was kept for those. */
+  /* There are more endpoints than announced: no slot was kept for those. */
   if (ring->open_count >= ring->params.endpoints)
     ring->idle++;
   const uint32_t room = dc_share_room_for(rx);

@@ -39,7 +39,7 @@ struct rc_cm {
   uint32_t gid_index; /* as the kernel chose */
   uint32_t hop_limit;
   int missed_event, missed_status; /* why the last try to reconnect failed; -1: none did */
-  bool has_left;                   /* the peer's end is gone: to be told behind all that it sent */
+  bool has_left;                   /* the peer is gone: to be reported behind all that it sent */
 };
 
 /* What a request says, before anything else is known of who asks; a refusal for good says the

@@ -75,7 +75,7 @@ static void rc_completion_refused_at(struct pst_endpoint *endpoint, struct rc_la
 static void rc_completion_failed_by(struct pst_endpoint *endpoint, struct rc_lane *lane,
                                     bool is_met, const struct ibv_wc *wc)
 {
-  /* By rdma_cm the peer was there when it was said. */
+  /* With rdma_cm the peer was there when the hello was sent. */
   if (!is_met && wc->status == IBV_WC_RETRY_EXC_ERR && !endpoint->rc->cm)
     rc_completion_greet_later(endpoint, lane, wc);
   else if (wc->status != IBV_WC_WR_FLUSH_ERR && !lane->greets_again)

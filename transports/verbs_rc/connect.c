@@ -202,7 +202,7 @@ static void rc_connect_connected(struct pst_endpoint *endpoint)
 {
   char words[512];
 
-  /* The peer's hello may be here as soon as the queue pair is in RTR, and is said once. */
+  /* The peer's hello may be here as soon as the queue pair is in RTR, and is sent once. */
   if (endpoint->rc->stage.name == RC_SETTING_UP)
     endpoint->rc->stage.connecting.is_heard_early = true;
   if (endpoint->rc->stage.name != RC_GREETING)

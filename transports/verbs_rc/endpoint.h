@@ -83,7 +83,7 @@ enum rc_stage_name {
 enum rc_try {
   RC_TRY_NONE, /* the queue pairs have not been reset since the connection failed */
   RC_TRY_BEGUN,
-  RC_TRY_ANSWERED,  /* all openings of the peer's were heard, and answered */
+  RC_TRY_ANSWERED,  /* all openings of the peer's were received, and answered */
   RC_TRY_CONFIRMED, /* the peer has heard the answers */
   RC_TRY_LOST,      /* it has failed before it was set up */
 };

@@ -194,7 +194,7 @@ static void rc_reconnect_go_on(struct pst_endpoint *endpoint, uint64_t repeated)
   if (from != to)
     rc = endpoint->lane_count > 1 ? rc_lanes_ring_again(endpoint, from, to)
                                   : vb_send_queue_ring(&endpoint->sq, from, to);
-  endpoint->sq.head = to; /* what did not go is still to be told */
+  endpoint->sq.head = to; /* what was not posted is still to be reported */
   if (rc < 0 || (uint64_t)rc < to - from) {
     rc_fail(endpoint, rc < 0 ? rc : -ENOBUFS, "ibv_post_send of what was under way");
     return;
