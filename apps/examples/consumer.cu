@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Adds up the bytes of a batch's messages, a warp a message. */
+/* The kernel of gpu-consumer: adds up the bytes of a batch's messages, one warp for each message.
+ */
 #include "consumer.h"
 
 extern "C" __global__ void consumer_sum(consumer_args args)

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An application that works on messages in GPU memory with a kernel of its own. The CPU waits
- * for neither copy nor kernel: the stream does, and the slots go back when it is through.
+ * An application that works on messages in GPU memory with a kernel of its own. The CUDA stream
+ * waits for the copy of a batch, and the slots go back when the kernel is done. The CPU waits for
+ * neither.
  *
- *   gpu-consumer FILE [KEY=VALUE]…    and beside it: penstock send FILE [--set KEY=VALUE]…
+ *   gpu-consumer FILE [KEY=VALUE]… &
+ *   penstock send FILE [--set KEY=VALUE]…
  */
 #include <errno.h>
 #include <stdio.h>
@@ -62,7 +64,8 @@ static void work(struct pst_receiver *receiver, const struct pst_batch *batch)
   must("release", pst_receiver_release_after(receiver, batch->views, batch->count, through));
 }
 
-/* The file is the program's, too: what it does with the messages is passed over here. */
+/* `penstock send` reads the same file. These mappings are its own: without a table of keys the
+ * library ignores what is in them. */
 static const struct pst_config_map others[] = {
     {.name = "source", .place = PST_CONFIG_SENDER, .summary = "penstock's", .help = "penstock's"},
     {.name = "count", .place = PST_CONFIG_SENDER, .summary = "penstock's", .help = "penstock's"},
@@ -94,7 +97,7 @@ int main(int argc, char **argv)
   if (pst_config_open_file(argv[1], (const char *const *)argv + 2, (size_t)argc - 2, &config,
                            &error) < 0 ||
       pst_session_open(config, &params, &session, &error) < 0)
-    return error.exit_status; /* it has been said */
+    return error.exit_status; /* the library has logged the error */
   open_gpu();
   struct pst_receiver *receiver = pst_session_receiver(session, "packets");
   if (!receiver || pst_session_start(session, &error) < 0)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An application with nodes: the initiator makes the test pattern in its own memory and WRITEs all
- * of it into the region that the target offers; the target, whose CPU has no part in that, checks
- * every byte where it lies. Either memory may be a GPU's. Either program may start first.
+ * An application with nodes. The target offers a region of its memory. The initiator fills memory
+ * of its own with the test pattern, and WRITEs it into that region. Then the target checks every
+ * byte. Either memory may be a GPU's. Either program may start first.
  *
- *   region target ADDRESS [MEMORY [OPTION=VALUE]...]      and beside it:
+ *   region target ADDRESS [MEMORY [OPTION=VALUE]...] &
  *   region initiator ADDRESS [MEMORY [OPTION=VALUE]...]
  */
 #include <errno.h>
@@ -56,13 +56,15 @@ static int open_end(const char *listen, int word_count, char **words, struct end
     options[area.memory_option_count++] = (struct pst_setting){words[i], value + 1};
   }
   int rc = pst_node_open(&node, &end->node, &error);
-  /* Before a peer joins: loopback moves a GPU's bytes by that GPU's own copies. */
+  /* Before a peer joins: over loopback the GPU itself copies, and needs memory of its own for that.
+   */
   return rc < 0 ? rc : pst_node_alloc(end->node, &area, &end->area, &error);
 }
 
 /* ---- The initiator ---------------------------------------------------------------- */
 
-/* Posts as many WRITEs as fit, and a FLUSH behind the last: when the FLUSH ends, all have ended. */
+/* Posts as many WRITEs as fit, and a FLUSH after the last one. When the FLUSH is DONE, all bytes
+ * are in the target's memory. */
 static int write_on(struct end *end)
 {
   int rc = 1;
@@ -130,7 +132,7 @@ static int target_event(struct end *end, const struct pst_node_event *event)
     return pst_peer_offer(event->peer, end->area, 0, LENGTH, PST_ACCESS_REMOTE_WRITE, &id);
   case PST_NODE_TAKEN:
     return event->status;
-  case PST_NODE_MESSAGE: /* it has written all of it */
+  case PST_NODE_MESSAGE: /* "written": all bytes are here */
     rc = check(end);
     pst_peer_close(event->peer, rc, "the region's bytes are wrong");
     return 0;
@@ -165,7 +167,7 @@ static int run(struct end *end, bool is_target)
   return rc < 0 ? rc : end->code;
 }
 
-/* Waits until the target is there. */
+/* Fills the memory, connects as soon as the target is there, and runs until it has left. */
 static int initiate(struct end *end, const char *address)
 {
   const struct timespec pause = {.tv_nsec = 50000000};
