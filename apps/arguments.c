@@ -13,6 +13,7 @@
 #include "log.h"
 #include "option_table.h"
 #include "util/suggest.h"
+#include "util/tls_params.h"
 #include "util/units.h"
 
 #define NAME_MAX_BYTES 64
@@ -219,8 +220,11 @@ static enum arguments_result arguments_take(const struct command *command, int k
                : arguments_add(command, &a->memory_options, &a->memory_option_count, value);
   case KEY_ENDPOINT:
     return arguments_add(command, &a->endpoints, &a->endpoint_count, value);
+  case KEY_TLS_PEER:
+    return arguments_add(command, &a->tls_peers, &a->tls_peer_count, value);
   default: {
     const char **word = key == KEY_OUTPUT     ? &a->topo[INIT_OUTPUT]
+                        : key >= KEY_TLS      ? &a->tls_words[key - KEY_TLS]
                         : key >= KEY_DOCTOR   ? &a->doctor[key - KEY_DOCTOR]
                         : key >= KEY_TOPO     ? &a->topo[key - KEY_TOPO]
                         : key >= KEY_HARDWARE ? &a->hardware[key - KEY_HARDWARE]
@@ -292,6 +296,34 @@ static bool arguments_gives_back(char **argv)
   return true;
 }
 
+/* Takes the options of TLS together. */
+static enum arguments_result arguments_take_tls(const struct command *command, struct arguments *a)
+{
+  bool is_written = a->tls_peer_count > 0;
+
+  for (int word = 0; word < TLS_WORDS; word++)
+    is_written |= a->tls_words[word] != NULL;
+  if (!is_written)
+    return ARGUMENTS_OK;
+  a->tls_params = (struct pst_tls_params){.struct_size = sizeof(a->tls_params),
+                                          .peer_count = (uint32_t)a->tls_peer_count,
+                                          .certificate = a->tls_words[TLS_CERTIFICATE],
+                                          .key = a->tls_words[TLS_KEY],
+                                          .ca = a->tls_words[TLS_CA],
+                                          .crl = a->tls_words[TLS_CRL],
+                                          .peers = a->tls_peers,
+                                          .psk = a->tls_words[TLS_PSK]};
+  a->tls = &a->tls_params;
+  const char *wrong = pst_tls_params_wrong(a->tls);
+  if (wrong)
+    return app_arguments_wrong(command, "--tls-...: %s", wrong);
+  if (a->node[NODE_INSECURE] || a->bench[BENCH_INSECURE])
+    return app_arguments_wrong(
+        command,
+        "--insecure lets in whoever comes, and TLS does not; remove --insecure or --tls-...");
+  return ARGUMENTS_OK;
+}
+
 /* Options that mean nothing without another one. */
 static enum arguments_result arguments_check_pairs(const struct command *command,
                                                    const struct arguments *a)
@@ -356,6 +388,8 @@ enum arguments_result app_arguments_parse(const struct command *command, int arg
     result = arguments_take_operands(command, argc, argv, arguments);
   if (result == ARGUMENTS_OK)
     result = arguments_check_pairs(command, arguments);
+  if (result == ARGUMENTS_OK)
+    result = arguments_take_tls(command, arguments);
   /* The result that says what is wrong goes to the FILE that is named behind it, too. */
   while (result == ARGUMENTS_WRONG && (key = getopt_long(argc, argv, shorts, longs, NULL)) != -1)
     if (optarg && !arguments_gives_back(argv) && key == KEY_JSON && optarg[0] != '\0')
@@ -372,6 +406,7 @@ void app_arguments_free(struct arguments *arguments)
   free(arguments->transport_options);
   free(arguments->memory_options);
   free(arguments->endpoints);
+  free(arguments->tls_peers);
   free(arguments->line);
   memset(arguments, 0, sizeof(*arguments));
 }

@@ -34,6 +34,7 @@ enum option_bit {
   OPTION_SERIES = 1u << 19,
   OPTION_REPORT = 1u << 20,
   OPTION_DOCTOR = 1u << 21,
+  OPTION_TLS = 1u << 22,
 };
 
 /* What only `bench` has, as it was written; bench/cases.c reads it. */
@@ -93,6 +94,16 @@ enum node_word {
   NODE_SHA256,
   NODE_CHUNK,
   NODE_WORDS,
+};
+
+/* Files of TLS, as they were written: arguments.tls has them. */
+enum tls_word {
+  TLS_CERTIFICATE,
+  TLS_KEY,
+  TLS_CA,
+  TLS_CRL,
+  TLS_PSK,
+  TLS_WORDS,
 };
 
 /* What only `hardware-check` has; hardware/hardware.c reads it. */
@@ -155,7 +166,12 @@ struct arguments {
   const char *hardware[HARDWARE_WORDS];
   const char *topo[TOPO_WORDS];
   const char *doctor[DOCTOR_WORDS];
-  const char **transport_options; /* "k=v" */
+  const char *tls_words[TLS_WORDS];
+  const char **tls_peers;
+  size_t tls_peer_count;
+  struct pst_tls_params tls_params;
+  const struct pst_tls_params *tls; /* NULL: none of its options was written */
+  const char **transport_options;   /* "k=v" */
   size_t transport_option_count;
   const char **memory_options;
   size_t memory_option_count;

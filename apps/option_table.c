@@ -180,6 +180,18 @@ const struct option_word app_option_words[] = {
     {OPTION_NODE, KEY_NODE + NODE_INSECURE, "insecure", NULL,
      "allow addresses beyond this machine, and other users of this one; nothing is authenticated "
      "or encrypted"},
+    {OPTION_TLS, KEY_TLS + TLS_CERTIFICATE, "tls-certificate", "FILE",
+     "take part by TLS 1.3, also beyond this machine: the certificate of this end (PEM)"},
+    {OPTION_TLS, KEY_TLS + TLS_KEY, "tls-key", "FILE", "its private key (PEM), with mode 0600"},
+    {OPTION_TLS, KEY_TLS + TLS_CA, "tls-ca", "FILE",
+     "the CAs that sign the certificates of peers (PEM)"},
+    {OPTION_TLS, KEY_TLS + TLS_CRL, "tls-crl", "FILE", "what these CAs have revoked (PEM)"},
+    {OPTION_TLS, KEY_TLS_PEER, "tls-peer", "NAME",
+     "a DNS name or URI that the peer's certificate may have; may be repeated (default: HOST, or "
+     "for who listens any name)",
+     true},
+    {OPTION_TLS, KEY_TLS + TLS_PSK, "tls-psk", "FILE",
+     "in place of certificates: pre-shared keys, lines of NAME:HEX, with mode 0600"},
     {OPTION_DURATION, KEY_LONG, "duration", "TIME",
      "stop when TIME has passed since both ends connected, as in 3 (seconds), 250ms, 2min"},
     {OPTION_COUNT, KEY_LONG + 1, "count", "N", "stop after N messages of each stream"},

@@ -28,6 +28,8 @@ enum {
   KEY_HARDWARE = KEY_NODE + NODE_WORDS,     /* + enum hardware_word */
   KEY_TOPO = KEY_HARDWARE + HARDWARE_WORDS, /* + enum topo_word */
   KEY_DOCTOR = KEY_TOPO + TOPO_WORDS,       /* + enum doctor_word */
+  KEY_TLS = KEY_DOCTOR + DOCTOR_WORDS,      /* + enum tls_word */
+  KEY_TLS_PEER = KEY_TLS + TLS_WORDS,
 };
 
 /* One name may be there several times, for commands of different bits. */

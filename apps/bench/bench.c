@@ -218,8 +218,7 @@ static int bench_cmd_serve_as_child(struct bench *bench, int fd)
   sigaction(SIGHUP, &ignore, NULL);
   if (pin_thread(bench->plan.cpus[1]) < 0)
     return PST_EXIT_UNAVAILABLE; /* its parent says why */
-  int rc =
-      bench_link_listen("bench", "127.0.0.1:0", 0, false, bench->plan.cpus[1], &server, &error);
+  int rc = bench_link_listen("bench", "127.0.0.1:0", 0, NULL, bench->plan.cpus[1], &server, &error);
   if (rc == 0) {
     bench_case_make_token(invitation.token);
     invitation.port = pst_node_port(server.node);
@@ -272,7 +271,7 @@ static int bench_cmd_connect_child(struct bench *bench, struct pst_error *error)
                         (long)bench->child);
   memcpy(bench->setting.token, invitation.token, sizeof(bench->setting.token));
   snprintf(address, sizeof(address), "127.0.0.1:%u", invitation.port);
-  int rc = bench_link_connect("bench", address, 0, false, bench->plan.cpus[0], &bench->link, error);
+  int rc = bench_link_connect("bench", address, 0, NULL, bench->plan.cpus[0], &bench->link, error);
   if (rc == 0)
     snprintf(bench->link->peer, sizeof(bench->link->peer), "process %ld", (long)bench->child);
   return rc;
@@ -307,7 +306,7 @@ static int bench_cmd_connect_server(struct bench *bench)
     return 0;
   bench->setting.form = bench->plan.host ? "hosts" : "processes";
   if (bench->plan.host)
-    rc = bench_link_connect("bench", bench->plan.host, BENCH_PORT, bench->plan.insecure,
+    rc = bench_link_connect("bench", bench->plan.host, BENCH_PORT, &bench->plan.access,
                             bench->plan.cpus[0], &bench->link, &error);
   else
     rc = bench_cmd_connect_child(bench, &error);

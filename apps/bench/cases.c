@@ -306,6 +306,9 @@ static int bench_cases_check_together(const struct reader *reader)
   if (plan->in_process && (plan->server || plan->host))
     return app_arguments_wrong(
         reader->command, "--in-process runs both ends here: it takes no HOST and no --server");
+  if (plan->access.tls && !plan->host && !plan->server && !plan->all_pairs)
+    return app_arguments_wrong(reader->command,
+                               "--tls-... are for two hosts: write HOST or --server");
   if (plan->once && !plan->server)
     return app_arguments_wrong(reader->command, "--once is for --server");
   if (!plan->server)
@@ -316,7 +319,8 @@ static int bench_cases_check_together(const struct reader *reader)
       reader->arguments->json)
     return app_arguments_wrong(reader->command,
                                "the client says what is measured: the server takes --transport, "
-                               "--memory, their options, --path, --cpu, --once and --insecure");
+                               "--memory, their options, --path, --cpu, --once, --insecure and "
+                               "--tls-...");
   return 0;
 }
 
@@ -349,7 +353,7 @@ int bench_plan_read(const struct command *command, const struct arguments *argum
       .in_process = words[BENCH_IN_PROCESS] != NULL,
       .server = words[BENCH_SERVER] != NULL,
       .once = words[BENCH_ONCE] != NULL,
-      .insecure = words[BENCH_INSECURE] != NULL,
+      .access = {words[BENCH_INSECURE] != NULL, arguments->tls},
       .all_pairs = words[BENCH_ALL_PAIRS] != NULL,
       .host = arguments->operand,
   };

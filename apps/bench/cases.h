@@ -11,6 +11,7 @@
 #include <penstock/penstock.h>
 
 #include "arguments.h"
+#include "control_link.h"
 
 struct json_object;
 
@@ -64,7 +65,8 @@ struct bench_plan {
   uint64_t duration_ns;
   uint64_t hold_ns;
   int cpus[2]; /* -1: anywhere */
-  bool no_touch, verify, in_process, server, once, insecure;
+  bool no_touch, verify, in_process, server, once;
+  struct link_access access;
   bool all_pairs;   /* each rank is a client of some and a server of others */
   uint64_t wait_ns; /* --wait; 0: not written */
   const char *host; /* the operand; NULL */

@@ -246,11 +246,12 @@ static void bench_link_wait_node(struct pst_node *node, uint64_t ns)
 
 /* ---- Opening -------------------------------------------------------------------- */
 
-static int bench_link_open_node(const char *listen, bool insecure, int cpu, uint32_t peers,
-                                struct pst_node **node, struct pst_error *error)
+static int bench_link_open_node(const char *listen, const struct link_access *access, int cpu,
+                                uint32_t peers, struct pst_node **node, struct pst_error *error)
 {
   const struct pst_node_params params = {.struct_size = sizeof(params),
-                                         .insecure = insecure,
+                                         .insecure = access && access->insecure,
+                                         .tls = access ? access->tls : NULL,
                                          .listen = listen,
                                          .transport = "none",
                                          .peers = peers,
@@ -267,21 +268,22 @@ static int bench_link_open_node(const char *listen, bool insecure, int cpu, uint
   return rc;
 }
 
-int bench_link_listen_for(const char *command, const char *where, uint16_t port, bool insecure,
-                          int cpu, uint32_t clients, struct control_link_server *server,
-                          struct pst_error *error)
+int bench_link_listen_for(const char *command, const char *where, uint16_t port,
+                          const struct link_access *access, int cpu, uint32_t clients,
+                          struct control_link_server *server, struct pst_error *error)
 {
   char address[300];
   int rc = bench_link_whole_address(command, where, port, address, sizeof(address), error);
 
   *server = (struct control_link_server){.node = NULL};
-  return rc < 0 ? rc : bench_link_open_node(address, insecure, cpu, clients, &server->node, error);
+  return rc < 0 ? rc : bench_link_open_node(address, access, cpu, clients, &server->node, error);
 }
 
-int bench_link_listen(const char *command, const char *where, uint16_t port, bool insecure, int cpu,
-                      struct control_link_server *server, struct pst_error *error)
+int bench_link_listen(const char *command, const char *where, uint16_t port,
+                      const struct link_access *access, int cpu, struct control_link_server *server,
+                      struct pst_error *error)
 {
-  return bench_link_listen_for(command, where, port, insecure, cpu, CLIENTS_MAX, server, error);
+  return bench_link_listen_for(command, where, port, access, cpu, CLIENTS_MAX, server, error);
 }
 
 static void bench_link_free(struct control_link *link)
@@ -391,8 +393,9 @@ static int bench_link_wait_for_server(struct control_link *link, const char *com
                       link->text);
 }
 
-int bench_link_connect(const char *command, const char *where, uint16_t port, bool insecure,
-                       int cpu, struct control_link **link, struct pst_error *error)
+int bench_link_connect(const char *command, const char *where, uint16_t port,
+                       const struct link_access *access, int cpu, struct control_link **link,
+                       struct pst_error *error)
 {
   char address[300];
   int rc = bench_link_whole_address(command, where, port, address, sizeof(address), error);
@@ -402,7 +405,7 @@ int bench_link_connect(const char *command, const char *where, uint16_t port, bo
     return rc;
   if (!made)
     return app_log_fail(error, PST_EXIT_FAILED, -ENOMEM, "%s: out of memory", command);
-  rc = bench_link_open_node(NULL, insecure, cpu, CLIENTS_MAX, &made->node, error);
+  rc = bench_link_open_node(NULL, access, cpu, CLIENTS_MAX, &made->node, error);
   if (rc == 0)
     rc = bench_link_wait_for_server(made, command, where, address, error);
   if (rc < 0) {

@@ -18,6 +18,12 @@ struct json_object;
 
 struct control_link_server;
 
+/* Who may take part beyond loopback: all, those with credentials, or nobody. */
+struct link_access {
+  bool insecure;
+  const struct pst_tls_params *tls; /* NULL: no TLS */
+};
+
 struct control_link {
   struct control_link *next;          /* of those that wait to be served */
   struct control_link_server *server; /* NULL: this end has connected, and the node is its own */
@@ -44,23 +50,26 @@ struct control_link_server {
 };
 
 /* "host:port", "host" or "[v6]:port"; the port is `port` where none is written. `command` is whose
- * server it is, for messages. Both refuse an address beyond loopback without `insecure`, and report
- * in *error; their threads run anywhere, though this one is pinned to `cpu`. May block for a name.
+ * server it is, for messages. Both refuse an address beyond loopback without `access` (NULL: none),
+ * and report in *error; their threads run anywhere, though this one is pinned to `cpu`. May block
+ * for a name.
  */
-int bench_link_listen(const char *command, const char *where, uint16_t port, bool insecure, int cpu,
-                      struct control_link_server *server, struct pst_error *error);
+int bench_link_listen(const char *command, const char *where, uint16_t port,
+                      const struct link_access *access, int cpu, struct control_link_server *server,
+                      struct pst_error *error);
 /* As bench_link_listen(), for this many clients at a time. */
-int bench_link_listen_for(const char *command, const char *where, uint16_t port, bool insecure,
-                          int cpu, uint32_t clients, struct control_link_server *server,
-                          struct pst_error *error);
+int bench_link_listen_for(const char *command, const char *where, uint16_t port,
+                          const struct link_access *access, int cpu, uint32_t clients,
+                          struct control_link_server *server, struct pst_error *error);
 void bench_link_unlisten(struct control_link_server *server);
 /* A client that has said something. 0; -EAGAIN: none within timeout_ns. */
 int bench_link_take(struct control_link_server *server, uint64_t timeout_ns,
                     struct control_link **link);
 
 /* Waits some seconds for a server. */
-int bench_link_connect(const char *command, const char *where, uint16_t port, bool insecure,
-                       int cpu, struct control_link **link, struct pst_error *error);
+int bench_link_connect(const char *command, const char *where, uint16_t port,
+                       const struct link_access *access, int cpu, struct control_link **link,
+                       struct pst_error *error);
 /* NULL is legal. */
 void bench_link_close(struct control_link *link);
 

@@ -107,7 +107,8 @@ static int bench_endpoints_read(const struct arguments *arguments, const struct 
                                &side->memory_option_count) < 0))
     rc = app_log_fail(error, PST_EXIT_FAILED, -ENOMEM, "bench: out of memory");
   if (rc == 0)
-    rc = bench_own_address(parts.address, plan->insecure, endpoint->host, error);
+    rc = bench_own_address(parts.address, plan->access.insecure || plan->access.tls, endpoint->host,
+                           error);
   free(parts.transport);
   free(parts.memory);
   return rc;
@@ -137,7 +138,7 @@ int bench_endpoints_open(const struct arguments *arguments, const struct bench_p
     bench_choose_sender(&endpoint->plan);
     char where[OWN_ADDRESS_MAX + 8];
     snprintf(where, sizeof(where), "%s:0", endpoint->host);
-    rc = bench_link_listen("bench", where, 0, plan->insecure, endpoint->plan.cpus[0],
+    rc = bench_link_listen("bench", where, 0, &plan->access, endpoint->plan.cpus[0],
                            &endpoint->server, error);
   }
   return rc;

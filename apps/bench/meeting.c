@@ -36,7 +36,7 @@ static bool bench_meeting_measure(const struct meeting *meeting, const struct be
   struct control_link *link = NULL;
 
   snprintf(setting.token, sizeof(setting.token), "%s", meeting->token);
-  int rc = bench_link_connect("bench", where, 0, plan->insecure, plan->cpus[0], &link, &error);
+  int rc = bench_link_connect("bench", where, 0, &plan->access, plan->cpus[0], &link, &error);
   if (rc == 0)
     rc = bench_greet(link, plan, &setting, &error);
   bool goes_on = rc == 0;

@@ -133,7 +133,7 @@ int bench_own_address(const char *word, bool beyond, char address[OWN_ADDRESS_MA
   if (!word && count != 1)
     return app_log_fail(
         error, PST_EXIT_USAGE, -EADDRNOTAVAIL,
-        "bench: --all-pairs --insecure: this host has several addresses: %s; choose the one that "
+        "bench: --all-pairs: this host has several addresses: %s; choose the one that "
         "the other ranks reach, by --endpoint address=eth0 or address=10.1.0.0/16",
         others);
   return 0;

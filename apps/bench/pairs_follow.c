@@ -27,7 +27,7 @@ static int bench_pairs_connect(struct pairs *pairs, const char *text, const char
     return app_log_fail(error, PST_EXIT_FAILED, -EPROTO,
                         "bench: rank 0 runs another version of penstock, which published: %.80s",
                         text);
-  int rc = bench_link_connect("bench", where, 0, pairs->plan->insecure, pairs->plan->cpus[0],
+  int rc = bench_link_connect("bench", where, 0, &pairs->plan->access, pairs->plan->cpus[0],
                               &pairs->to_first, error);
   if (rc < 0)
     return rc;

@@ -170,7 +170,7 @@ static int bench_pairs_publish(struct pairs *pairs, struct pst_error *error)
 
   bench_case_make_token(pairs->token);
   snprintf(text, sizeof(text), "%s:0", host);
-  int rc = bench_link_listen_for("bench", text, 0, pairs->plan->insecure, pairs->plan->cpus[0],
+  int rc = bench_link_listen_for("bench", text, 0, &pairs->plan->access, pairs->plan->cpus[0],
                                  pairs->exchange.ranks, &pairs->server, error);
   if (rc < 0)
     return rc;

@@ -48,7 +48,7 @@ static int bench_probe_open_messages(const struct bench_side *side, uint64_t siz
   const struct bench_case c = {.op = BENCH_SEND, .size = size, .ring = ring, .token = "0"};
   struct pst_stats stats = {.struct_size = sizeof(stats)};
 
-  int rc = bench_session_open(side, &c, roles, BENCH_OUT, NOWHERE, false, session, error);
+  int rc = bench_session_open(side, &c, roles, BENCH_OUT, NOWHERE, NULL, session, error);
   if (rc < 0)
     return rc;
   pst_sender_stats(bench_sender(*session, &c, BENCH_OUT), &stats);

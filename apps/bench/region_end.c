@@ -27,7 +27,8 @@ static int bench_region_end_open_node(const struct bench_plan *plan, const struc
 {
   const struct bench_side *side = &plan->side;
   const struct pst_node_params node = {.struct_size = sizeof(node),
-                                       .insecure = plan->insecure,
+                                       .insecure = plan->access.insecure,
+                                       .tls = plan->access.tls,
                                        .listen = listen,
                                        .transport = side->transport,
                                        .transport_options = side->transport_options,

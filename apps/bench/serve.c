@@ -265,7 +265,7 @@ int bench_server(const struct bench_plan *plan)
   struct control_link_server server;
   const char *where = plan->host ? plan->host : "127.0.0.1";
   int rc =
-      bench_link_listen("bench", where, BENCH_PORT, plan->insecure, plan->cpus[0], &server, &error);
+      bench_link_listen("bench", where, BENCH_PORT, &plan->access, plan->cpus[0], &server, &error);
   bool served = false;
 
   if (rc < 0)
@@ -277,7 +277,7 @@ int bench_server(const struct bench_plan *plan)
           "ends",
           plan->side.transport, plan->side.memory, bench_serve_host_length(where), where, port,
           streams_port);
-  if (plan->insecure)
+  if (plan->access.insecure)
     app_log(PST_LOG_INFO, "bench: --insecure, so whoever reaches its ports can join or disturb "
                           "the run; nothing on them is authenticated or encrypted");
   while (!app_signals_stop() && !(plan->once && served)) {

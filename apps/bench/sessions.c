@@ -39,7 +39,7 @@ struct pst_receiver *bench_receiver(struct pst_session *session, const struct be
 }
 
 int bench_session_open(const struct bench_side *side, const struct bench_case *c, uint32_t roles,
-                       unsigned directions, const char *control, bool insecure,
+                       unsigned directions, const char *control, const struct link_access *access,
                        struct pst_session **session, struct pst_error *error)
 {
   const struct pst_side_params end = {
@@ -58,7 +58,8 @@ int bench_session_open(const struct bench_side *side, const struct bench_case *c
       .control = control,
       /* In process each end has a thread of its own. */
       .threads = roles == (PST_SESSION_SENDER | PST_SESSION_RECEIVER) ? 2 * count : 1,
-      .insecure = insecure,
+      .insecure = access && access->insecure,
+      .tls = access ? access->tls : NULL,
   };
   const struct pst_session_params roles_params = {.struct_size = sizeof(roles_params),
                                                   .roles = roles};
@@ -100,7 +101,7 @@ void bench_choose_sender(struct bench_plan *plan)
     if (plan->sizes[i] > c.size)
       c.size = plan->sizes[i];
   app_log_hush(true); /* what else is wrong, the streams will say */
-  int rc = bench_session_open(side, &c, PST_SESSION_SENDER, BENCH_OUT, "127.0.0.1:1", false,
+  int rc = bench_session_open(side, &c, PST_SESSION_SENDER, BENCH_OUT, "127.0.0.1:1", NULL,
                               &session, &error);
   if (rc == 0) {
     struct pst_stats stats = {.struct_size = sizeof(stats)};
@@ -149,7 +150,7 @@ int bench_streams_open(const struct bench_plan *plan, const struct bench_case *c
 
   snprintf(control, sizeof(control), "%s:%u", host ? host : "", port);
   int rc = bench_session_open(&plan->side, c, roles, directions, host ? control : NULL,
-                              host && plan->insecure, session, error);
+                              host ? &plan->access : NULL, session, error);
   if (rc < 0)
     return rc;
   bench_unpin(cpu, &pinned);

@@ -20,9 +20,10 @@ void bench_choose_sender(struct bench_plan *plan);
 enum { BENCH_OUT = 1, BENCH_BACK = 2 };
 
 /* A session of `roles` with the streams of these directions, named for the case. It binds or
- * connects to `control`, "host:port", as its role says, when it is started; NULL: in process. */
+ * connects to `control`, "host:port", as its role says, when it is started; NULL: in process, and
+ * without `access`. */
 int bench_session_open(const struct bench_side *side, const struct bench_case *c, uint32_t roles,
-                       unsigned directions, const char *control, bool insecure,
+                       unsigned directions, const char *control, const struct link_access *access,
                        struct pst_session **session, struct pst_error *error);
 struct pst_sender *bench_sender(struct pst_session *session, const struct bench_case *c,
                                 unsigned direction);

@@ -96,7 +96,8 @@ static int hardware_remote_greet(struct hardware_remote *far, struct pst_error *
 
 int hardware_remote_connect(struct hardware_remote *far, const char *where, struct pst_error *error)
 {
-  int rc = bench_link_connect("hardware-check", where, HARDWARE_PORT, far->end.plan->insecure, -1,
+  int rc = bench_link_connect("hardware-check", where, HARDWARE_PORT,
+                              &(struct link_access){.insecure = far->end.plan->insecure}, -1,
                               &far->link, error);
 
   return rc < 0 ? rc : hardware_remote_greet(far, error);

@@ -187,8 +187,9 @@ int hardware_server(struct hardware_end *end, const char *where, bool once)
 {
   struct pst_error error = PST_ERROR_INIT;
   struct control_link_server server;
-  int rc = bench_link_listen("hardware-check", where, HARDWARE_PORT, end->plan->insecure, -1,
-                             &server, &error);
+  int rc = bench_link_listen("hardware-check", where, HARDWARE_PORT,
+                             &(struct link_access){.insecure = end->plan->insecure}, -1, &server,
+                             &error);
   bool served = false;
 
   if (rc < 0)

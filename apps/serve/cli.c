@@ -34,7 +34,8 @@ int serve_cli_side_read(const struct command *command, const struct arguments *a
                                    .transport =
                                        words[NODE_TRANSPORT] ? words[NODE_TRANSPORT] : "loopback",
                                    .message_max = SERVE_MESSAGE_MAX,
-                                   .origins = &app_setting_origins};
+                                   .origins = &app_setting_origins,
+                                   .tls = arguments->tls};
   *area = (struct pst_area_params){.struct_size = sizeof(*area),
                                    .memory = words[NODE_MEMORY] ? words[NODE_MEMORY] : "host"};
   int rc = app_plugin_options_read(arguments->transport_options, arguments->transport_option_count,

@@ -10,7 +10,7 @@
 #define SERVE_ADDRESS "127.0.0.1:18530"
 #define SERVE_CHUNK_MAX (1u << 30)
 
-/* What serve and its clients have in common: transport, memory, --timeout, --insecure. 0, or
+/* What serve and its clients have in common: transport, memory, --timeout, --insecure, TLS. 0, or
  * -EINVAL or -ENOMEM, which has been said. serve_cli_side_free() in any case. */
 int serve_cli_side_read(const struct command *command, const struct arguments *arguments,
                         struct pst_node_params *node, struct pst_area_params *area);

@@ -168,7 +168,8 @@ static bool serve_copies_get_names_file(const struct arguments *arguments, const
 }
 
 #define OPTIONS                                                                                    \
-  OPTION_NODE | OPTION_COPY | OPTION_JSON | OPTION_PLUGIN_PATH | OPTION_QUIET | OPTION_VERBOSE
+  OPTION_NODE | OPTION_TLS | OPTION_COPY | OPTION_JSON | OPTION_PLUGIN_PATH | OPTION_QUIET |       \
+      OPTION_VERBOSE
 
 const struct command app_command_get = {
     .name = "get",

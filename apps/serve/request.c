@@ -408,8 +408,8 @@ const struct command app_command_request = {
     .need = OPERAND_REQUIRED,
     .operands_least = 2,
     .operands_most = 2,
-    .options = OPTION_NODE | OPTION_REQUEST | OPTION_JSON | OPTION_PLUGIN_PATH | OPTION_QUIET |
-               OPTION_VERBOSE,
+    .options = OPTION_NODE | OPTION_TLS | OPTION_REQUEST | OPTION_JSON | OPTION_PLUGIN_PATH |
+               OPTION_QUIET | OPTION_VERBOSE,
     .summary = "have a `penstock serve` write or read a region of memory, and measure",
     .help = "Offers a region of host or GPU memory to a `penstock serve`, which writes into the "
             "region\n"

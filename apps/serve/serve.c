@@ -181,8 +181,8 @@ const struct command app_command_serve = {
     .name = "serve",
     .operand = "HOST:PORT",
     .need = OPERAND_OPTIONAL,
-    .options = OPTION_NODE | OPTION_SERVE | OPTION_METRICS | OPTION_JSON | OPTION_PLUGIN_PATH |
-               OPTION_QUIET | OPTION_VERBOSE,
+    .options = OPTION_NODE | OPTION_TLS | OPTION_SERVE | OPTION_METRICS | OPTION_JSON |
+               OPTION_PLUGIN_PATH | OPTION_QUIET | OPTION_VERBOSE,
     .summary = "serve memory and files to `request`, `get` and `put`, by RDMA READ and WRITE",
     .help =
         "Listens on HOST:PORT until ^C (default: " SERVE_ADDRESS "; port 0: any that is free).\n"

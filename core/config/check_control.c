@@ -6,6 +6,7 @@
 
 #include "check.h"
 #include "util/host_port.h"
+#include "util/tls_params.h"
 
 #define HOST_MAX 254
 #define COUNTERS_EVERY_NS UINT64_C(500000000) /* where no heartbeat sets the pace */
@@ -53,10 +54,11 @@ static void check_address(struct check *check, const char *key, const char *addr
   const char *wrong = check_split_address(address, host, strcmp(key, "listen") == 0);
   if (wrong)
     findings_add(check->findings, place, "%s: \"%.120s\" %s", key, address, wrong);
-  else if (!check_is_loopback(host) && !check->owner->config.control.insecure)
+  else if (!check_is_loopback(host) && !check->owner->config.control.insecure &&
+           !check->owner->config.control.tls)
     findings_add(check->findings, place,
-                 "%s: \"%.120s\" is beyond loopback, and the control channel has no credentials; "
-                 "write \"insecure: true\" under \"control\" where the network is trusted",
+                 "%s: \"%.120s\" is beyond loopback, where peers need credentials; write \"tls\" "
+                 "under \"control\", or \"insecure: true\" where whoever reaches it may take part",
                  key, address);
 }
 
@@ -83,6 +85,57 @@ static const char *check_fill_address(struct check *check, struct node *map, str
   return node->text;
 }
 
+static void check_tls_peers(struct check *check, const struct node *map, struct node *effective,
+                            struct pst_tls_params *tls)
+{
+  static const struct schema_key peer = {
+      .rule = {.name = "peers", .type = PST_OPTION_STRING, .min = 1, .max = 255},
+      .is_stored = true};
+  const struct node *node = node_value(map, "peers");
+  struct node *list =
+      node_add(check->arena, effective, NODE_LIST, "peers", NULL, node_place(node, &place_default));
+
+  if (!node || !list)
+    return;
+  const char **peers = arena_alloc(check->arena, (node->count + 1) * sizeof(*peers));
+  if (node->type != NODE_LIST)
+    findings_add(check->findings, &node->place,
+                 "peers: expected a list of names, as in [node1, node2]");
+  for (const struct node *item = node->first; peers && item && node->type == NODE_LIST;
+       item = item->next) {
+    if (item->type != NODE_SCALAR)
+      findings_add(check->findings, &item->place, "peers: expected a name, as in [node1, node2]");
+    else
+      check_value(check, &peer, item->text, &item->place, &peers[tls->peer_count++], list);
+  }
+  tls->peers = peers;
+}
+
+static void check_tls(struct check *check, struct node *node, struct node *effective)
+{
+  struct config *config = &check->owner->config;
+  struct node *map = check_map(check, &schema_tls, node);
+  struct pst_tls_params *tls = map ? arena_alloc(check->arena, sizeof(*tls)) : NULL;
+  struct node *out =
+      tls ? node_add(check->arena, effective, NODE_MAP, "tls", NULL, &node->place) : NULL;
+
+  if (!out)
+    return;
+  *tls = (struct pst_tls_params){.struct_size = sizeof(*tls)};
+  check_keys(check, &schema_tls, map, &node->place, tls, out, 0, NULL);
+  check_tls_peers(check, map, out, tls);
+  const char *wrong = pst_tls_params_wrong(tls);
+  if (wrong)
+    findings_add(check->findings, &node->place, "tls: %s", wrong);
+#ifndef HAVE_TLS
+  findings_add(check->findings, &node->place, "tls: " PST_TLS_NOT_BUILT);
+#endif
+  if (config->control.insecure)
+    findings_add(check->findings, &node->place,
+                 "tls: \"insecure: true\" lets in whoever comes, and \"tls\" does not; remove one");
+  config->control.tls = tls;
+}
+
 void check_control(struct check *check, struct node *node, struct node *effective)
 {
   struct config *config = &check->owner->config;
@@ -97,6 +150,7 @@ void check_control(struct check *check, struct node *node, struct node *effectiv
   if (!out)
     return;
   check_keys(check, &schema_control, map, node_place(node, &place_default), config, out, 0, NULL);
+  check_tls(check, node_find(map, "tls"), out);
   struct node *before = node_find(out, "address");
   config->control.listen =
       check_fill_address(check, out, &before, "listen", config->control.listen);

@@ -104,7 +104,8 @@ struct config {
     const char *listen;  /* host:port the receiver binds */
     const char *connect; /* host:port the sender connects to */
     bool insecure;
-    uint64_t connect_timeout_ns; /* 0: wait for ever */
+    const struct pst_tls_params *tls; /* NULL: none */
+    uint64_t connect_timeout_ns;      /* 0: wait for ever */
     uint64_t heartbeat_ns;
   } control;
   struct {

@@ -138,6 +138,25 @@ static void params_add_stream(struct builder *builder, struct node *list, uint32
                   params.path);
 }
 
+static void params_add_tls(struct builder *builder, struct node *control,
+                           const struct pst_tls_params *given)
+{
+  struct pst_tls_params tls;
+
+  if (!given)
+    return;
+  pst_struct_read(&tls, sizeof(tls), given);
+  struct node *map = params_add_map(builder, control, "tls");
+  params_add_text(builder, map, "certificate", tls.certificate);
+  params_add_text(builder, map, "key", tls.key);
+  params_add_text(builder, map, "ca", tls.ca);
+  params_add_text(builder, map, "crl", tls.crl);
+  struct node *peers = map ? params_add(builder, map, NODE_LIST, "peers", NULL) : NULL;
+  for (uint32_t i = 0; peers && i < tls.peer_count; i++)
+    params_add_text(builder, peers, NULL, tls.peers[i]);
+  params_add_text(builder, map, "psk", tls.psk);
+}
+
 void params_read(struct arena *arena, struct findings *findings,
                  const struct pst_config_params *given, const struct config_params_more *more,
                  struct node **root)
@@ -152,6 +171,7 @@ void params_read(struct arena *arena, struct findings *findings,
   struct node *control = params_add_map(&builder, *root, "control");
   params_add_text(&builder, control, "address", params.control);
   params_add_text(&builder, control, "insecure", params.insecure ? "true" : NULL);
+  params_add_tls(&builder, control, params.tls);
   struct node *threads = params.threads ? params_add_map(&builder, *root, "threads") : NULL;
   params_add_number(&builder, threads, "count", params.threads);
   struct node *streams = params_add(&builder, *root, NODE_LIST, "streams", NULL);

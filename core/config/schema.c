@@ -37,12 +37,37 @@
 #define NS_H UINT64_C(3600000000000)
 #define GIB (UINT64_C(1) << 30)
 #define RING_MAX 16777216
+#define SCHEMA_PATH_MAX 4095
 
 /* In the order of the enums of config.h. */
 static const char *const sender_path_choices[] = {"auto", "direct", "staged", NULL};
 static const char *const path_choices[] = {"auto", "direct", "mapped", "staged", NULL};
 static const char *const by_choices[] = {"sequence", "rtp_marker", NULL};
 static const char *const missing_choices[] = {"zero", "keep", "drop", NULL};
+
+static const struct schema_key tls_keys[] = {
+    {KEY("certificate", PST_OPTION_STRING, NULL, 1, SCHEMA_PATH_MAX,
+         "File with the certificate of this end in PEM, and behind it those that lead to the CA."),
+     AT(struct pst_tls_params, certificate)},
+    {KEY("key", PST_OPTION_STRING, NULL, 1, SCHEMA_PATH_MAX,
+         "File with its private key in PEM, without a passphrase. Its mode is 0600, or 0640 where the file is root's."),
+     AT(struct pst_tls_params, key)},
+    {KEY("ca", PST_OPTION_STRING, NULL, 1, SCHEMA_PATH_MAX,
+         "File with the certificates of the CAs that sign those of peers, in PEM."),
+     AT(struct pst_tls_params, ca)},
+    {KEY("crl", PST_OPTION_STRING, NULL, 1, SCHEMA_PATH_MAX,
+         "File with the lists of certificates that the CAs have revoked, in PEM: one for each CA. Without it nothing is looked up."),
+     AT(struct pst_tls_params, crl)},
+    {KEY(
+        "peers", PST_OPTION_LIST, "[]", 0, 0,
+        "Names of which a peer's certificate has one, as in `[node1.example, \"spiffe://site/node2\"]`. A name with a colon is a URI and is compared byte for byte; others are DNS names, in any case. Neither has wildcards. An empty list: who listens takes every certificate that a CA of `ca` has signed; who connects takes the one that names the host it connects to.")},
+    {KEY("psk", PST_OPTION_STRING, NULL, 1, SCHEMA_PATH_MAX,
+         "File with pre-shared keys, in place of certificates: lines of `NAME:HEX`, as psktool of GnuTLS writes them. Its mode is 0600, or 0640 where the file is root's. Who connects shows the first of them, who listens takes each."),
+     AT(struct pst_tls_params, psk)},
+    {.map = NULL}};
+const struct schema_map schema_tls = MAP(
+    tls_keys, "control.tls", NULL,
+    "TLS 1.3 on the control channel: both ends show certificates, or both have a pre-shared key. Nobody without is let in, and the channel may then leave the host. The data take no part in it. The files are read again when they have changed.");
 
 static const struct schema_key control_keys[] = {
     {KEY(
@@ -55,8 +80,10 @@ static const struct schema_key control_keys[] = {
          "Host and port that the sender connects to. Default: `address`."),
      AT(struct config, control.connect)},
     {KEY("insecure", PST_OPTION_BOOL, "false", 0, 0,
-         "Accept every peer that reaches the control channel's port, from other hosts and of other users: nothing is authenticated. Needed if `listen` or `connect` is not a loopback address; a warning repeats it. Without it both ends must be processes of one user on one host."),
+         "Accept every peer that reaches the control channel's port, from other hosts and of other users: nothing is authenticated. Needed if `listen` or `connect` is not a loopback address; a warning repeats it. Without it, and without `tls`, both ends must be processes of one user on one host."),
      AT(struct config, control.insecure)},
+    {CHILD("tls", SCHEMA_MAP, tls,
+           "Credentials of this end and of its peers; both ends have them, or neither.")},
     {KEY("timeout", PST_OPTION_DURATION, "60 s", 0, 24 * NS_H,
          "How long each side waits for the other at the start. 0: for ever."),
      AT(struct config, control.connect_timeout_ns)},
@@ -248,17 +275,10 @@ static const struct schema_key root_keys[] = {
 const struct schema_map schema_root =
     MAP(root_keys, "", NULL, "One file serves both ends and both hosts.");
 
-const struct schema_map *const schema_maps[] = {&schema_root,
-                                                &schema_control,
-                                                &schema_threads,
-                                                &schema_transport,
-                                                &schema_filter,
-                                                &schema_stream,
-                                                &schema_sender,
-                                                &schema_receiver,
-                                                &schema_assemble,
-                                                &schema_memory,
-                                                NULL};
+const struct schema_map *const schema_maps[] = {
+    &schema_root,      &schema_control,  &schema_tls,    &schema_threads,
+    &schema_transport, &schema_filter,   &schema_stream, &schema_sender,
+    &schema_receiver,  &schema_assemble, &schema_memory, NULL};
 
 struct schema_key *const schema_program_keys[] = {stream_keys, sender_keys, receiver_keys};
 

@@ -63,8 +63,9 @@ struct schema_map {
 #define SCHEMA_PROGRAM_MAX 8 /* mappings of the program's */
 #define SCHEMA_KEYS_MAX 24   /* of a mapping that they may stand in, with the end */
 
-extern const struct schema_map schema_root, schema_control, schema_threads, schema_transport,
-    schema_filter, schema_memory, schema_assemble, schema_stream, schema_sender, schema_receiver;
+extern const struct schema_map schema_root, schema_control, schema_tls, schema_threads,
+    schema_transport, schema_filter, schema_memory, schema_assemble, schema_stream, schema_sender,
+    schema_receiver;
 /* By enum pst_config_place - 1: the keys to which program.c adds the program's, SCHEMA_MAP or
  * SCHEMA_OTHERS_MAP each. */
 extern struct schema_key *const schema_program_keys[3];

@@ -39,7 +39,7 @@ struct connection *connection_new(struct control *control, int fd, enum peer_sta
 }
 
 struct connection *connection_connect(struct control *control, const struct socket_address *target,
-                                      bool insecure, int *code)
+                                      const char *host_port, bool insecure, int *code)
 {
   int fd = socket_connect(target);
   struct connection *peer = fd < 0 ? NULL : connection_new(control, fd, PEER_CONNECTING, true);
@@ -48,7 +48,9 @@ struct connection *connection_connect(struct control *control, const struct sock
     *code = fd < 0 ? fd : -ENOMEM;
     return NULL;
   }
-  peer->must_show = !insecure;
+  peer->is_insecure = insecure;
+  peer->must_show = !insecure && !control->tls;
+  peer->tls_host = control->tls ? strdup(host_port) : NULL;
   socket_text(target, peer->place);
   snprintf(peer->text, sizeof(peer->text), "what answers at %s", peer->place);
   connection_watch(peer);
@@ -77,6 +79,8 @@ void connection_free(struct connection *peer)
   }
   watch_close(peer->control, &peer->main);
   connection_free_input(peer);
+  tls_session_free(peer->tls);
+  free(peer->tls_host);
   free(peer->out);
   peer->control->peer_count--;
   free(peer);
@@ -132,7 +136,7 @@ void connection_flush(struct connection *peer)
   }
 }
 
-static int connection_queue(struct connection *peer, const uint8_t *bytes, size_t length)
+int connection_queue(struct connection *peer, const uint8_t *bytes, size_t length)
 {
   if (peer->out_at > 0 && peer->out_at + peer->out_length + length > peer->out_capacity) {
     memmove(peer->out, peer->out + peer->out_at, peer->out_length);
@@ -151,6 +155,25 @@ static int connection_queue(struct connection *peer, const uint8_t *bytes, size_
   return 0;
 }
 
+int connection_queue_tls(struct connection *peer)
+{
+  uint8_t bytes[4096];
+  size_t length;
+  int rc = 0;
+
+  while (rc == 0 && (length = tls_session_take(peer->tls, bytes, sizeof(bytes))) > 0)
+    rc = connection_queue(peer, bytes, length);
+  return rc;
+}
+
+static int connection_queue_frame(struct connection *peer, const uint8_t *frame, size_t length)
+{
+  if (!peer->tls)
+    return connection_queue(peer, frame, length);
+  int rc = tls_session_write(peer->tls, frame, length);
+  return rc < 0 ? rc : connection_queue_tls(peer);
+}
+
 void connection_send(struct connection *peer, const struct wire_message *message)
 {
   struct control *control = peer->control;
@@ -158,11 +181,15 @@ void connection_send(struct connection *peer, const struct wire_message *message
 
   if (peer->state == PEER_CONNECTING || peer->state == PEER_DEAD || peer->out_broken)
     return;
+  if (peer->state == PEER_SECURING && peer->tls)
+    return;
   if (peer->out_length == 0)
     peer->taken_ns = control->now_ns;
   int rc = wire_encode(message, control->frame, sizeof(control->frame), &length);
   if (rc == 0)
-    rc = connection_queue(peer, control->frame, length);
+    rc = connection_queue_frame(peer, control->frame, length);
+  if (rc == -EPIPE) /* why, was said when TLS failed */
+    return;
   if (rc < 0) {
     /* The stream cannot go on without it, and the other end must not wait. */
     pst_log(PST_LOG_ERROR,
@@ -198,6 +225,10 @@ void connection_close(struct connection *peer, int code, const char *text)
   peer_enter(peer, PEER_CLOSING);
   peer->answer_by_ns = peer->control->now_ns + peer->control->limits.drain_ns;
   peer->awaits_fds = false;
+  if (peer->tls) {
+    tls_session_finish(peer->tls);
+    connection_queue_tls(peer);
+  }
   connection_flush(peer);
   connection_watch(peer);
 }

@@ -6,6 +6,7 @@
 #include <assert.h>
 
 #include "loop.h"
+#include "tls.h"
 
 #define PEER_TEXT_MAX 192
 #define SIDE_QUEUE 16
@@ -16,6 +17,7 @@
 
 enum peer_state {
   PEER_CONNECTING, /* connector: TCP */
+  PEER_SECURING,   /* TLS: its handshake; without TLS nobody is in it */
   PEER_HELLO,      /* for the other's HELLO */
   PEER_CLAIMING,   /* connector: for the answer by the side-socket */
   PEER_NAMING,     /* connector: for the other's identity */
@@ -67,8 +69,13 @@ struct connection {
   struct control *control;
   bool is_connector; /* our senders' connection; else one that our listener took */
   bool in_process;
+  bool is_insecure;
   bool must_show; /* its user by the side-socket, before it is believed */
   enum peer_state state;
+  struct tls_session *tls; /* NULL: none */
+  char *tls_host;          /* connector with TLS: what it connects to, "host:port" */
+  bool tls_began;          /* bytes of it have come */
+  bool has_unread;         /* reading stopped before all that was received was read */
   struct watch main;
   struct watch side;
   enum side_state side_state;
@@ -107,9 +114,9 @@ struct connection {
 /* Takes the descriptor over. NULL: out of memory. */
 struct connection *connection_new(struct control *control, int fd, enum peer_state state,
                                   bool is_connector);
-/* A peer that connects there; NULL: -errno in *code. */
+/* A peer that connects there, to one of the addresses of host_port; NULL: -errno in *code. */
 struct connection *connection_connect(struct control *control, const struct socket_address *target,
-                                      bool insecure, int *code);
+                                      const char *host_port, bool insecure, int *code);
 /* Its state goes forward alone. */
 static inline void peer_enter(struct connection *peer, enum peer_state state)
 {
@@ -133,14 +140,30 @@ void connection_gone(struct connection *peer, int code, const char *why);
 /* BYE alone; the connection stays. */
 void connection_send_bye(struct connection *peer, int code, const char *text);
 void connection_flush(struct connection *peer);
+/* Queue bytes for the socket as they are. 0, -ENOMEM. */
+int connection_queue(struct connection *peer, const uint8_t *bytes, size_t length);
+/* Queue what TLS has for the peer. */
+int connection_queue_tls(struct connection *peer);
 bool connection_is_reading(const struct connection *peer);
 void connection_free_input(struct connection *peer);
 
 /* ---- connection_events.c: what comes in ---- */
 void connection_event(struct connection *peer, uint32_t events);
 void connection_unix_event(struct connection *peer, uint32_t events);
+/* The socket has ended, with 0 or -errno. */
+void connection_read_lost(struct connection *peer, int code);
 /* Acts on what is due. */
 void connection_tick(struct connection *peer);
+
+/* ---- connection_tls.c: TLS, where this end has it ---- */
+/* Before HELLO. False: it is dead. */
+bool connection_begin_tls(struct connection *peer);
+/* Goes on with the handshake. */
+void connection_secure(struct connection *peer);
+/* As recv(2): how many bytes; 0: its end; -errno; -EACCES with why: TLS is broken. */
+ssize_t connection_receive(struct connection *peer, void *to, size_t size, char why[TLS_WHY_MAX]);
+/* Its time for the handshake is over, or half of it. Whether it was dropped. */
+bool connection_check_tls(struct connection *peer);
 
 /* ---- handshake.c: HELLO ---- */
 void handshake_open(struct connection *peer);

@@ -47,6 +47,12 @@ static bool connection_process_one(struct connection *peer, const uint8_t *at, s
   *used = connection_frame_length(at, left);
   if (*used == 0)
     return false;
+  if (peer->state < PEER_UP && !peer->tls && tls_is_record(at, left)) {
+    connection_drop(peer, -EACCES,
+                    "speaks TLS, and this end does not: write the same `tls` at both ends, or at "
+                    "neither");
+    return false;
+  }
   /* Of strangers nothing large is kept. */
   const uint32_t most = peer->state < PEER_UP ? WIRE_HELLO_MAX : WIRE_BODY_MAX;
   if (*used > WIRE_HEADER_BYTES + most) {
@@ -145,7 +151,7 @@ static int connection_make_room(struct connection *peer)
 static const char gone_text[] =
     "the connection closed unexpectedly; it was killed or crashed. Check its log";
 
-static void connection_read_lost(struct connection *peer, int code)
+void connection_read_lost(struct connection *peer, int code)
 {
   char why[WIRE_WHY_MAX];
 
@@ -160,22 +166,31 @@ static void connection_read_lost(struct connection *peer, int code)
   connection_gone(peer, code == -ETIMEDOUT ? code : -ECONNRESET, why);
 }
 
+/* Until nothing is there, or READS_A_ROUND; the next round goes on with what TLS holds back. */
 static void connection_read_more(struct connection *peer)
 {
   struct control *control = peer->control;
+  char why[TLS_WHY_MAX];
 
+  peer->has_unread = peer->tls;
   for (int i = 0; i < READS_A_ROUND && peer->state < PEER_CLOSING && connection_is_reading(peer);
        i++) {
     if (connection_make_room(peer) < 0) {
       connection_drop(peer, -ENOMEM, "needs more memory than there is");
       return;
     }
-    ssize_t n =
-        recv(peer->main.fd, peer->in + peer->in_length, peer->in_capacity - peer->in_length, 0);
-    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+    ssize_t n = connection_receive(peer, peer->in + peer->in_length,
+                                   peer->in_capacity - peer->in_length, why);
+    if (n == -EAGAIN || n == -EINTR) {
+      peer->has_unread = false;
       return;
+    }
+    if (n == -EACCES && peer->tls) {
+      connection_drop(peer, -EACCES, "%s", why);
+      return;
+    }
     if (n <= 0) {
-      connection_read_lost(peer, n < 0 ? -errno : 0);
+      connection_read_lost(peer, (int)n);
       return;
     }
     peer->in_length += (size_t)n;
@@ -209,7 +224,10 @@ static void connection_connected(struct connection *peer)
     connection_gone(peer, rc, why);
     return;
   }
-  peer_enter(peer, PEER_HELLO);
+  if (!peer->control->tls)
+    peer_enter(peer, PEER_HELLO);
+  else if (connection_begin_tls(peer))
+    connection_secure(peer);
   connection_watch(peer);
 }
 
@@ -230,9 +248,13 @@ void connection_event(struct connection *peer, uint32_t events)
     if (peer->awaits_fds)
       fd_channel_close(peer);
   }
+  if (peer->state == PEER_SECURING)
+    connection_secure(peer);
   if (peer->state < PEER_CLOSING && peer->in_length > 0)
     connection_process(peer);
-  if (peer->state == PEER_CLOSING)
+  if (peer->state == PEER_SECURING)
+    connection_flush(peer);
+  else if (peer->state == PEER_CLOSING)
     connection_read_away(peer);
   else
     connection_read_more(peer);
@@ -286,6 +308,8 @@ static void connection_check_silence(struct connection *peer)
 static void connection_check_state(struct connection *peer, const char *seconds)
 {
   if (peer->state >= PEER_UP && peer->state != PEER_CLOSING)
+    return;
+  if (peer->state == PEER_SECURING && connection_check_tls(peer))
     return;
   if (!control_is_due(peer->control, peer->answer_by_ns))
     return;
@@ -352,6 +376,8 @@ void connection_tick(struct connection *peer)
   char seconds[24];
 
   seconds_text(peer->control->limits.answer_ns, seconds);
+  if (peer->has_unread && peer->state < PEER_CLOSING && connection_is_reading(peer))
+    connection_read_more(peer);
   connection_check_state(peer, seconds);
   connection_check_frame(peer, seconds);
   connection_check_idleness(peer);

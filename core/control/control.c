@@ -268,6 +268,7 @@ static void control_free(struct control *control)
   for (uint32_t i = 0; i < control->listener_count; i++)
     watch_close(control, &control->listeners[i]);
   guests_unlisten(control);
+  tls_context_close(control->tls);
   listener_use_spare(control);
   streams_free(control->streams);
   node_control_free(control->node);
@@ -315,6 +316,11 @@ int control_new(const struct control_params *params, const struct control_protoc
                   "control: no descriptors left for epoll: raise `ulimit -n`");
   else if ((rc = watch_set(control, &control->wake, EPOLLIN)) < 0)
     pst_fail(error, PST_EXIT_FAILED, rc, "control: epoll: %s", strerror(-rc));
+  else if (params->tls && params->insecure)
+    rc = pst_fail(error, PST_EXIT_USAGE, -EINVAL,
+                  "tls: `insecure` lets in whoever comes, and `tls` does not; remove one");
+  else if (params->tls && !params->in_process)
+    rc = tls_context_open(params->tls, &control->tls, error);
   if (rc < 0)
     control_free(control);
   else

@@ -136,6 +136,7 @@ struct control_params {
   const char *listen;                  /* receivers: "host:port" */
   const char *connect;                 /* senders */
   bool insecure;                       /* beyond loopback, and of whatever user */
+  const struct pst_tls_params *tls;    /* of both ways; NULL: none; not with in_process */
   uint64_t connect_timeout_ns;         /* 0: none */
   uint64_t heartbeat_ns;               /* 0: a second; at most a third of peer_timeout_ns is used */
   uint64_t peer_timeout_ns;            /* nothing heard for so long: dead; 0: never */

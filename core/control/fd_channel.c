@@ -88,7 +88,7 @@ bool fd_channel_send(struct connection *peer, const struct pst_blob *blob,
 int fd_channel_claim(struct connection *peer, const char *path, uint32_t *uid)
 {
   struct unix_claim claim;
-  int fd = unix_connect(path, !peer->must_show, uid);
+  int fd = unix_connect(path, peer->is_insecure, uid);
 
   if (fd < 0)
     return fd;

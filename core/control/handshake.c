@@ -194,9 +194,10 @@ void handshake_got_hello(struct connection *peer, const struct wire_message *hel
     handshake_meet(peer, hello);
     return;
   }
-  snprintf(peer->text, sizeof(peer->text), "%s, pid %llu, %s",
+  snprintf(peer->text, sizeof(peer->text), "%s, pid %llu, %s%s%s",
            hello->host[0] ? hello->host : "unnamed host", (unsigned long long)hello->pid,
-           peer->in_process ? "this process" : peer->place);
+           peer->in_process ? "this process" : peer->place, peer->tls ? ", " : "",
+           peer->tls ? tls_session_peer(peer->tls) : "");
   if (!peer->is_connector && !handshake_introduce(peer))
     return;
   peer_enter(peer, PEER_UP);

@@ -17,6 +17,7 @@
 const struct connect_words address_stream_words = {
     .listen = "control.listen",
     .connect = "control.connect",
+    .tls = "write `tls` under `control`",
     .insecure = "set control.insecure: true",
     .is_set = "control.insecure",
     .check = "check control.address",
@@ -37,12 +38,12 @@ int address_resolve(const struct control *control, const char *address, bool lis
                     why);
   for (uint32_t i = 0; i < addresses->count; i++)
     remote |= socket_is_remote(&addresses->at[i]);
-  if (remote && !insecure)
+  if (remote && !insecure && !control->tls)
     return pst_fail(error, PST_EXIT_USAGE, -EPERM,
-                    "%s: %s lies beyond loopback, and the control channel has no credentials yet: "
-                    "whoever reaches it can take part; where the network is trusted, %s",
-                    key, address, control->words->insecure);
-  if (remote)
+                    "%s: %s lies beyond loopback, where peers need credentials: %s; or, where "
+                    "whoever reaches it may take part, %s",
+                    key, address, control->words->tls, control->words->insecure);
+  if (remote && insecure)
     pst_log(PST_LOG_WARN, "%s is set: %s %s is open to whoever reaches it, without credentials",
             control->words->is_set, key, address);
   return 0;
@@ -110,7 +111,7 @@ int listener_open(struct control *control, const char *address, bool insecure,
   if (limit_remedy(rc)[0])
     return pst_fail(error, PST_EXIT_UNAVAILABLE, rc, "%s: no side-socket: %s%s",
                     control->words->listen, strerror(-rc), limit_remedy(rc));
-  if (rc < 0 && !insecure)
+  if (rc < 0 && !insecure && !control->tls)
     return pst_fail(error, PST_EXIT_UNAVAILABLE, rc,
                     "%s: no side-socket, by which peers show which user they belong to: %s; set "
                     "XDG_RUNTIME_DIR to a writable folder of this user with mode 0700, or, where "
@@ -167,16 +168,21 @@ static bool listener_make_room(struct control *control)
 /* NULL: out of memory. */
 static struct connection *listener_admit(struct control *control, int fd)
 {
-  struct connection *peer = connection_new(control, fd, PEER_HELLO, false);
+  struct connection *peer =
+      connection_new(control, fd, control->tls ? PEER_SECURING : PEER_HELLO, false);
 
   if (!peer)
     return NULL;
   socket_end_text(fd, true, peer->place);
   snprintf(peer->text, sizeof(peer->text), "%s", peer->place);
-  peer->must_show = !control->listen_insecure;
+  peer->is_insecure = control->listen_insecure;
+  peer->must_show = !control->listen_insecure && !control->tls;
   if (unix_random(peer->token, sizeof(peer->token)) < 0)
     peer_enter(peer, PEER_DEAD);
-  handshake_open(peer);
+  if (!control->tls)
+    handshake_open(peer);
+  else
+    connection_begin_tls(peer);
   connection_watch(peer);
   return peer;
 }

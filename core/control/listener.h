@@ -8,6 +8,7 @@
 /* How an address is named to whoever wrote it. */
 struct connect_words {
   const char *listen, *connect;
+  const char *tls;      /* what gives credentials */
   const char *insecure; /* what allows one beyond loopback */
   const char *is_set;   /* and what to call that */
   const char *check, *in_use, *not_ours;

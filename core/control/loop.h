@@ -21,6 +21,7 @@
 #define GUESTS_MAX 64
 
 struct connect_words;
+struct tls_context;
 struct control_protocol;
 struct node_control;
 struct connection;
@@ -68,6 +69,7 @@ struct control {
   struct node_control *node;      /* NULL: of streams */
   struct control_limits limits;
   bool in_process;
+  struct tls_context *tls; /* NULL: connections have none */
   uint64_t connect_timeout_ns;
   uint64_t heartbeat_ns;
   uint64_t peer_timeout_ns;

@@ -12,6 +12,7 @@
 struct node_join {
   uint64_t id;
   bool is_insecure;
+  char host_port[264];
   uint64_t by_ns;
   struct socket_addresses targets;
   uint32_t next;

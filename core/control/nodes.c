@@ -24,6 +24,7 @@
 static const struct connect_words node_words = {
     .listen = "listen",
     .connect = "connect",
+    .tls = "name the files of `tls`",
     .check = "check the address",
     .in_use = "another server is running there? stop it, or choose another port",
     .not_ours = "choose an address of this host: one of those `ip address` shows"};
@@ -36,6 +37,8 @@ static void node_name_insecure(struct node_control *node, const char *word)
   node->words = node_words;
   node->words.insecure = node->insecure_text;
   node->words.is_set = word ? word : "insecure";
+  if (word)
+    node->words.tls = "give --tls-certificate, --tls-key and --tls-ca, or --tls-psk";
 }
 
 static int node_prepare(struct control *control, const struct control_node_params *params,
@@ -70,6 +73,8 @@ int control_node_open(const struct control_node_params *params, struct control *
   struct control_limits limits = control_default_limits;
   const struct control_params common = {.connect_timeout_ns = params->join_timeout_ns,
                                         .peer_timeout_ns = params->peer_timeout_ns,
+                                        .insecure = params->insecure,
+                                        .tls = params->tls,
                                         .limits = &limits};
   struct control *control;
 
@@ -105,6 +110,7 @@ int control_node_connect(struct control *control, uint64_t id, const char *host_
     return rc;
   }
   join->id = id;
+  snprintf(join->host_port, sizeof(join->host_port), "%s", host_port);
   join->is_insecure = insecure;
   command->say.type = WIRE_JOIN;
   command->join = join;
@@ -153,7 +159,8 @@ void node_dial(struct control *control, struct node_join *join, int code, const 
 
   while (join->next < join->targets.count && control->now_ns < join->by_ns) {
     const struct socket_address *target = &join->targets.at[join->next++];
-    struct connection *peer = connection_connect(control, target, join->is_insecure, &code);
+    struct connection *peer =
+        connection_connect(control, target, join->host_port, join->is_insecure, &code);
     if (!peer) {
       why = strerror(-code);
       continue;

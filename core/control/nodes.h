@@ -52,9 +52,10 @@ struct control_node_message {
 struct control_node_params {
   const char *listen; /* "host:port"; NULL: nobody comes */
   bool insecure;
-  const char *insecure_word; /* "--insecure": what sets it, for errors; NULL: `insecure` */
-  bool needs_fds;            /* one whose endpoint's address comes without descriptors is refused */
-  uint32_t peers_max;        /* connections at a time; there is some room more for strangers */
+  const struct pst_tls_params *tls; /* NULL: none */
+  const char *insecure_word;        /* "--insecure": what sets it, for errors; NULL: `insecure` */
+  bool needs_fds;     /* one whose endpoint's address comes without descriptors is refused */
+  uint32_t peers_max; /* connections at a time; there is some room more for strangers */
   uint32_t offers_max;
   uint32_t messages_max;    /* of one peer, until they are taken; 0: there are none */
   uint64_t join_timeout_ns; /* from the connection, or JOIN, to WELCOME */

@@ -113,8 +113,8 @@ static void streams_try_connect(struct control *control)
   int code = 0;
 
   own->connect_at_ns = 0;
-  own->link =
-      connection_connect(control, &own->targets.at[own->target_next], own->connect_insecure, &code);
+  own->link = connection_connect(control, &own->targets.at[own->target_next], own->connect_text,
+                                 own->connect_insecure, &code);
   if (own->link)
     return;
   if (!limit_remedy(code)[0]) {

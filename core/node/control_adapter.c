@@ -103,8 +103,10 @@ int mail_open(struct pst_node *node, const struct pst_node_params *params, struc
   struct control_pair told[1];
   uint32_t told_count = 0;
   char text[32];
+  struct pst_tls_params tls;
   struct control_node_params control = {.listen = params->listen,
                                         .insecure = node->insecure,
+                                        .tls = params->tls ? &tls : NULL,
                                         .insecure_word = mail_insecure_word(node->origins),
                                         .needs_fds =
                                             node->device->limits.capabilities & PST_CAP_DESCRIPTORS,
@@ -118,6 +120,8 @@ int mail_open(struct pst_node *node, const struct pst_node_params *params, struc
                                         .heard = mail_put,
                                         .context = node};
 
+  if (params->tls)
+    pst_struct_read(&tls, sizeof(tls), params->tls);
   snprintf(text, sizeof(text), "%llu", (unsigned long long)node->message_max);
   control_pair_add(told, &told_count, 1, MESSAGE_KEY, text);
   control.param_count = told_count;

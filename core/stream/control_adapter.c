@@ -206,6 +206,7 @@ int control_adapter_open(struct pst_session *session, struct pst_error *error)
       .listen = session->roles & PST_SESSION_RECEIVER ? config->control.listen : NULL,
       .connect = session->roles & PST_SESSION_SENDER ? config->control.connect : NULL,
       .insecure = config->control.insecure,
+      .tls = config->control.tls,
       .connect_timeout_ns = config->control.connect_timeout_ns,
       .heartbeat_ns = config->control.heartbeat_ns,
       .peer_timeout_ns = UINT64_MAX};

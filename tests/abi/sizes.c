@@ -59,7 +59,8 @@ SIZE(pst_range, 32, length, 24);
 SIZE(pst_side_params, 24, reserved, 20);
 SIZE(pst_origins, 40, insecure, 32);
 SIZE(pst_stream_params, 112, origins, 104);
-SIZE(pst_config_params, 32, insecure, 28);
+SIZE(pst_tls_params, 56, psk, 48);
+SIZE(pst_config_params, 40, tls, 32);
 SIZE(pst_plugin_info, 136, description, 128);
 SIZE(pst_config_map, 64, only_foreign, 60);
 SIZE(pst_config_stream, 48, report, 40);
@@ -80,7 +81,7 @@ SIZE(pst_stats, 1992, ring_slots, 1988);
 
 /* node.h */
 SIZE(pst_filter_params, 24, reserved, 20);
-SIZE(pst_node_params, 112, origins, 104);
+SIZE(pst_node_params, 120, tls, 112);
 SIZE(pst_node_event, 64, text, 56);
 SIZE(pst_peer_info, 152, remote, 80);
 SIZE(pst_area_params, 56, reserved, 52);

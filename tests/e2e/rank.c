@@ -26,8 +26,8 @@ static struct control_link *rank_open(const char *how, const char *where)
   struct control_link *link = NULL;
 
   if (strcmp(how, "connect") == 0)
-    return bench_link_connect("rank", where, 0, false, -1, &link, &error) == 0 ? link : NULL;
-  if (bench_link_listen("rank", where, 0, false, -1, &server, &error) < 0)
+    return bench_link_connect("rank", where, 0, NULL, -1, &link, &error) == 0 ? link : NULL;
+  if (bench_link_listen("rank", where, 0, NULL, -1, &server, &error) < 0)
     return NULL;
   printf("%.*s:%u\n", (int)(strrchr(where, ':') - where), where, pst_node_port(server.node));
   fflush(stdout);

@@ -67,13 +67,27 @@ struct pst_stream_params {
   const char *path;                  /* the receiver's: auto | direct | mapped | staged */
   const struct pst_origins *origins; /* NULL: findings are at "params.streams[0]" */
 };
+/* Credentials for TLS 1.3 on the control channel: `certificate`, `key` and `ca`, or `psk`. Files
+ * are read again when they have changed. Secrets have mode 0600, or 0640 and are root's. */
+struct pst_tls_params {
+  uint32_t struct_size;
+  uint32_t peer_count;
+  const char *certificate;  /* PEM: of this end, behind it those that lead to the CA */
+  const char *key;          /* PEM: its private key, without a passphrase */
+  const char *ca;           /* PEM: who signs the certificates of peers */
+  const char *crl;          /* PEM: what they have revoked; NULL: nothing is looked up */
+  const char *const *peers; /* names (DNS or URI) that a peer's certificate has one of; none: a
+                               listener takes each of the CA's, and who connects wants the host's */
+  const char *psk;          /* lines of NAME:HEX; who connects shows the first of them */
+};
 struct pst_config_params {
   uint32_t struct_size;
   uint32_t stream_count;
   const struct pst_stream_params *const *streams;
-  const char *control; /* "127.0.0.1:18515" */
-  uint32_t threads;    /* 0: one a stream, up to the cores */
-  uint32_t insecure;   /* allow a control address beyond loopback, and other users */
+  const char *control;              /* "127.0.0.1:18515" */
+  uint32_t threads;                 /* 0: one a stream, up to the cores */
+  uint32_t insecure;                /* allow a control address beyond loopback, and other users */
+  const struct pst_tls_params *tls; /* NULL: no TLS; excludes `insecure` */
 };
 /* A configuration from structs, for programs that measure. Values of plugin options are written as
  * in YAML ("8 KiB"); NULL and 0 mean the default. Other properties of streams need YAML. */

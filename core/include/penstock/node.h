@@ -86,12 +86,14 @@ struct pst_node_params {
   /* Where the options of the transport and of its areas' memory were written, for error messages;
    * valid as long as the node. NULL: error messages name the label instead. */
   const struct pst_origins *origins;
+  const struct pst_tls_params *tls; /* of peers that come, and of those that it connects to; NULL:
+                                       no TLS; excludes `insecure` */
 };
 
 /* Load the transport, open a device, listen. May block (seconds, for GPUs).
  * In *error: -EOPNOTSUPP: the transport lacks a capability, which the text names; -EADDRINUSE,
- * -EADDRNOTAVAIL, -EACCES, -EPERM (beyond loopback without `insecure`): `listen`; -EINVAL: an
- * option or a limit; -ENOSPC: the device has room for fewer `peers` or `messages`; errors of the
+ * -EADDRNOTAVAIL, -EACCES, -EPERM (beyond loopback without `tls` or `insecure`): `listen`; -EINVAL:
+ * an option or a limit; -ENOSPC: the device has room for fewer `peers` or `messages`; errors of the
  * plugin. */
 PST_EXPORT int pst_node_open(const struct pst_node_params *params, struct pst_node **node,
                              struct pst_error *error);

@@ -255,9 +255,9 @@ static void control_addresses(void **state)
 {
   (void)state;
   assert_refused(HEAD "control: {listen: \"0.0.0.0:18515\"}\n",
-                 T "4:19: listen: \"0.0.0.0:18515\" is beyond loopback, and the control channel "
-                   "has no credentials; write \"insecure: true\" under \"control\" where the "
-                   "network is trusted");
+                 T "4:19: listen: \"0.0.0.0:18515\" is beyond loopback, where peers need "
+                   "credentials; write \"tls\" under \"control\", or \"insecure: true\" where "
+                   "whoever reaches it may take part");
   assert_refused(HEAD "control: 127.0.0.1\n",
                  T "4:10: address: \"127.0.0.1\" has no port; write host:port, as in "
                    "127.0.0.1:18515");

@@ -69,6 +69,7 @@ static void test_remote_needs_insecure(void **state)
     end->params.listen = "0.0.0.0:0";
     assert_int_equal(end_open(end), -EPERM);
     assert_int_equal(end->error.exit_status, PST_EXIT_USAGE);
+    assert_non_null(strstr(end->error.text, "write `tls` under `control`"));
     assert_non_null(strstr(end->error.text, "control.insecure: true"));
     assert_null(end->control);
     end_close(end);

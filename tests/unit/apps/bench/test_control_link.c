@@ -47,7 +47,7 @@ static void open_server(struct server *server, const char *token)
   struct pst_error error = PST_ERROR_INIT;
 
   *server = (struct server){.token = token};
-  if (bench_link_listen("bench", "127.0.0.1:0", 0, false, -1, &server->listening, &error) < 0)
+  if (bench_link_listen("bench", "127.0.0.1:0", 0, NULL, -1, &server->listening, &error) < 0)
     fail_msg("%s", error.text);
   assert_int_equal(pthread_create(&server->thread, NULL, serve, server), 0);
 }
@@ -64,7 +64,7 @@ static struct control_link *connect_to(const struct server *server)
   struct pst_error error = PST_ERROR_INIT;
   struct control_link *link = NULL;
 
-  if (bench_link_connect("bench", "127.0.0.1", pst_node_port(server->listening.node), false, -1,
+  if (bench_link_connect("bench", "127.0.0.1", pst_node_port(server->listening.node), NULL, -1,
                          &link, &error) < 0)
     fail_msg("%s", error.text);
   return link;
@@ -242,7 +242,7 @@ static void addresses_are_checked(void **state)
   (void)state;
   for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
     error = (struct pst_error)PST_ERROR_INIT;
-    assert_true(bench_link_connect("bench", wrong[i].where, 1, false, -1, &link, &error) < 0);
+    assert_true(bench_link_connect("bench", wrong[i].where, 1, NULL, -1, &link, &error) < 0);
     assert_int_equal(error.exit_status, PST_EXIT_USAGE);
     if (!strstr(error.text, wrong[i].hint))
       fail_msg("%s: %s", wrong[i].where, error.text);
