@@ -290,6 +290,18 @@ class Tree(unittest.TestCase):
                 self.assertEqual(text, readme_options.written(family, name, text),
                                  "python3 tests/readme_options.py --write")
 
+    def test_counters_of_plugins_are_in_their_readmes(self):
+        """Each name that a plugin's code, or the code that it shares, gives to a counter."""
+        shared = {"udp": "datagram", "ethernet": "datagram", "verbs_rc": "verbs", "verbs_dc": "verbs"}
+        for family, name, path in readme_options.readmes():
+            code = "".join(text_of(file) for folder in (path.parent, ROOT / family / shared.get(name, name))
+                           for file in folder.glob("*.c"))  # fmt: skip
+            page = "".join((ROOT / family / sharer / "README.md").read_text() for sharer in shared.keys() | {name}
+                           if shared.get(sharer) == shared.get(name) and (ROOT / family / sharer).is_dir())  # fmt: skip
+            counted = set(re.findall(r'pst_counter_add\([^"]*?, "(\w+)"', code))
+            with self.subTest(plugin=name):
+                self.assertEqual([], sorted(word for word in counted if f"`{word}`" not in page))
+
     def test_variables_of_the_environment_are_in_their_page(self):
         """docs/internals/debugging.md names each that a program, a script or a test of the tree reads, and no other."""
         read = set()
