@@ -25,8 +25,8 @@ struct remote_params {
 struct ask;
 typedef void ask_answered(struct ask *ask, const struct serve_message *answer);
 
-/* A question, its owner's from serve_connection_ask() until `answered`; there the answer is one of
- * the type that was asked for, or REFUSE. */
+/* A pending request. It belongs to the connection from serve_connection_ask() until `answered`
+ * runs, which gets a message of the type `wanted`, or REFUSE. */
 struct ask {
   ask_answered *answered;
   uint32_t wanted; /* enum serve_type of the answer */

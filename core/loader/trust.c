@@ -155,9 +155,9 @@ static int trust_walk(const char *path, char real[PATH_MAX], trust_visit visit, 
   return rc;
 }
 
-/* Who could replace this library (or the program it is linked into) can run code in it
- * already: a build tree in a shared folder, or as another user than it was built by, works.
- * In a user namespace these include the number that stands for root. */
+/* Users that could replace this library (or the program it is linked into) can run code in it
+ * already. So a build tree works in a shared folder, and for a user that did not build it.
+ * In a user namespace these users include the number that stands for root. */
 static struct trust_own {
   uid_t users[16];
   gid_t groups[16];

@@ -10,21 +10,21 @@
  *                  + displaced + too_late + too_far + (1 while one is held)
  *
  * From another Penstock (`numbered`) the first number on the wire is known and becomes sequence 0.
- * Only that sender counts: its datagrams carry the stream's nonce. A foreign sender is who comes
- * first, until it is silent. It has started anew when two datagrams in a row, one number apart (RFC
- * 3550, appendix A.1, MIN_SEQUENTIAL), come from its address after that: with another port or SSRC,
- * or with numbers that neither reordering nor loss explains. Numbering then goes on behind the
- * highest, so that no loss is invented. Until then these are strays and move nothing. Where a
- * stream ends by two in a row of these, its sender has started anew too quickly to be followed:
- * they are its loss.
+ * Only that sender counts: its datagrams carry the stream's nonce. The foreign sender that comes
+ * first is followed until it is silent. It has started anew when two datagrams in a row, one number
+ * apart (RFC 3550, appendix A.1, MIN_SEQUENTIAL), come from its address after that: with another
+ * port or SSRC, or with numbers that neither reordering nor loss explains. The numbering then goes
+ * on behind the highest number, so that no loss is invented. Before that such datagrams are strays,
+ * and change nothing. If a stream ends with two strays in a row, its sender has started anew too
+ * soon to be followed, and they are its loss.
  *
- * A gap is loss as far as the sender can have sent so much since its last message, by its own pace.
- * A gap beyond DG_DROPOUT_MAX needs two in a row, too. The first of the two is held until the
- * second has come.
+ * A gap is loss if the sender can have sent that many messages since its last one, by its own pace.
+ * A gap beyond DG_DROPOUT_MAX needs two datagrams in a row, too. The first of the two is held until
+ * the second has come.
  *
  * What the medium lost on this side (a socket's buffer was full, a network card had no descriptor)
- * the transport tells by dg_flow_lost(), before the datagram that arrived next. Such losses are
- * matched with gaps, for each no more than it can explain; what is left was somebody else's.
+ * the transport reports by dg_flow_lost(), before the datagram that arrived next. A gap takes as
+ * many of these losses as it can explain. The rest were losses of other streams.
  *
  * Payloads may lie where the CPU cannot read: dg_arrival.readable says how much of a datagram it
  * can. The rules are framing.h's; a byte sum that cannot be computed is not compared, and its

@@ -48,8 +48,8 @@ static bool eth_pool_order_untake(struct order *order, void *const *objects, uin
   return true;
 }
 
-/* All are free: those that were put back last are next again, in the same order. Who reads and
- * releases at once has a few slots then, which stay in the CPU's caches, and no long round. */
+/* All slots are free: those that were put back last are next again, in the same order. A consumer
+ * that releases at once then has a few slots, which stay in the CPU's caches. */
 static void eth_pool_order_begin_anew(struct order *order)
 {
   for (uint32_t i = order->used; order->used < order->count && i-- > 0;)

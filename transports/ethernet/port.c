@@ -273,8 +273,8 @@ static bool eth_port_unpark(struct eth_port *port, const char *arguments)
   return true;
 }
 
-/* What a server that was killed has left is removed. Somebody who listens is known from that by
- * a connection of another type, which is refused either way and disturbs nobody. */
+/* Removes the socket of a server that was killed. A connection of another type tells it from the
+ * socket of a live server: both refuse it, with different errors, and it disturbs nobody. */
 static int eth_port_check_socket(const struct eth_port *port)
 {
   struct sockaddr_un address = {.sun_family = AF_UNIX};

@@ -161,8 +161,8 @@ static inline uint32_t eth_txq_burst(struct eth_txq *queue, const struct eth_por
   return sent;
 }
 
-/* Make the driver look for mbufs that are sent: what either call does in a driver that has it. Who
- * holds a shared queue's lock looks, too. */
+/* Makes the driver look for mbufs that are sent: either call does that in a driver that has it. If
+ * another thread holds a shared queue's lock, that thread looks, too. */
 static inline void eth_txq_look(struct eth_txq *queue, const struct eth_port *port)
 {
   if (queue->is_shared && !rte_spinlock_trylock(&queue->lock))
@@ -210,8 +210,8 @@ int eth_port_assign(struct eth_port *port, const struct eth_opened *opened, uint
 void eth_port_unassign(struct eth_port *port);
 int eth_port_make_mempool(struct eth_port *port, uint32_t count, uint32_t room,
                           struct rte_mempool **mempool);
-/* For mbufs that stay with who sends them; untouched where the driver holds or hands on mbufs. 0 or
- * -ENOMEM, logged. */
+/* Makes a pool for mbufs that stay with their sender. Unchanged where the driver holds or passes on
+ * mbufs. 0 or -ENOMEM, logged. */
 int eth_port_make_keeper(struct eth_port *port, struct rte_mempool **keeper);
 
 /* rules.c: may the port take what its rules match, and leave the rest to the kernel? Before it is

@@ -14,8 +14,9 @@
  * hot side has the light barrier, which costs nothing when the cold side's can
  * reach into running threads (membarrier(2), expedited). */
 bool lb_barrier_expedited(void);
-/* Of all threads of this process; `others`: and of the processes that have such a barrier, too, but
- * for CPUs that Linux passes by. Who needs these looks again a little later. */
+/* The heavy barrier, for all threads of this process; `others`: also for processes with such a
+ * barrier. Linux misses some CPUs of theirs: a caller that needs these looks again a little later.
+ */
 void lb_barrier_heavy(bool others);
 static inline void lb_barrier_light(bool fenced)
 {
@@ -28,10 +29,10 @@ static inline void lb_barrier_light(bool fenced)
 struct lb_mr;
 struct pst_remote;
 
-/* What one-sided operations pass. Who has a seat says there that it is inside, then looks whether
- * the gate is open; its owner shuts it, then looks at all seats. The barrier between is the light
- * one for whoever goes in and the heavy one for the owner. Copies that end later, and who came when
- * all seats were taken, are counted in. */
+/* Guards remote access to a registration: an asymmetric Dekker lock. A reader or writer sets
+ * `inside` of its seat, then checks `open`. The owner clears `open`, then waits for all seats. The
+ * barrier between is cheap for the readers and writers, and membarrier(2) for the owner. Copies
+ * that end later, and those without a seat, are counted in `inside` of the gate. */
 struct lb_gate {
   _Atomic uint32_t open;
   _Atomic uint32_t inside;
@@ -40,7 +41,7 @@ struct lb_gate {
 
 struct lb_seat {
   _Atomic uint32_t inside;
-  _Atomic uint32_t taken; /* between processes: somebody has it */
+  _Atomic uint32_t taken; /* between processes: a peer has it */
 };
 
 /* Between processes, in a sealed memfd of these bytes, whatever a page is there. */

@@ -46,8 +46,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct lb_guard *_Atomic guards;
 static uint32_t guards_used;
 static struct sigaction previous;
-/* Where somebody who took the signal later passes it on to us still, and we are above him again:
- * who was there before. */
+/* The handler that was there before, if a handler that was installed after ours passes signals on
+ * to ours, and ours is now above it again. */
 static struct sigaction below;
 static bool has_below;
 static int spare_fd = -1;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Receives that a worker's endpoints share (`srq`). A shared receive queue has entries of one kind;
- * which it was, a completion's wr_id says, and whose, the number of its queue pair.
+ * Receives that a worker's endpoints share (`srq`). A shared receive queue has entries of one kind.
+ * A completion's wr_id says which entry was used, and its queue pair number by which endpoint.
  *
- * An endpoint reserves as many as can come to it, so that there is always one for whatever peers
- * may send; what was taken is posted again before poll() returns, and before any credit is said.
- * What a queue pair that fails has taken comes by the completion queue, too: entries go back
- * whoever took them.
+ * An endpoint reserves as many receives as messages can come to it, so that there is always one for
+ * what peers may send. Used receives are posted again before poll() returns, and before any credit
+ * is sent. Receives that a failing queue pair has taken come by the completion queue, too, and go
+ * back like all others.
  */
 #ifndef VERBS_SRQ_H
 #define VERBS_SRQ_H

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Endpoints by rdma_cm. Either side first: a request that comes before its endpoint knows of the
- * peer waits with it; the kernel at the other end hears that it does. What may pass (no neighbour
- * yet, a link that is down, the number of an ended connection) is tried again until timeout_ns is
- * over.
+ * Endpoints by rdma_cm. Either side may be first: a request that comes before its endpoint knows
+ * the peer waits, and the kernel at the other end is kept informed. Failures that may pass (no
+ * neighbour yet, a link that is down, the number of an ended connection) are tried again until
+ * timeout_ns is over.
  *
  * With `reconnect` an end that fails gives its id back, and the peer's kernel reports that: both
- * notice at once if packets pass. Who connects asks anew, as often as it takes; who is asked
- * accepts once its queue pair has given everything back. A request of an endpoint's peer that comes
- * while it believes itself connected is as good as the news.
+ * notice at once if packets pass. The connecting end asks again, as often as it takes; the other
+ * one accepts once its queue pair has given everything back. A request of the peer that comes while
+ * an endpoint is still connected shows that the connection has failed.
  *
  * The kernel gives first packet numbers with each request, so that no packet of a connection that
- * failed is taken for one of the next. Therefore both ends begin anew at each try: what stands at
- * one end alone is given up, when the kernel reports it or, since it may be lost, after a while.
+ * failed is taken for one of the next. Therefore both ends begin anew at each try. A connection
+ * that only one end has is given up, when the kernel reports it or, since that may be lost, after a
+ * while.
  */
 #include <sys/random.h>
 

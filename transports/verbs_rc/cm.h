@@ -3,13 +3,13 @@
  * Connections by rdma_cm (`connection: rdma_cm`).
  *
  * A worker has a channel of events, and one listener at the address of the port's GID once it has
- * an endpoint that may be asked. Who sends connects; of two that are alike, the one with the lower
- * GID and number. The port and a token travel in the endpoints' addresses; the request to connect
- * says both tokens, so that it finds its endpoint and nobody else's does.
+ * an endpoint that may be asked. The sender connects; if both ends send, the one with the lower GID
+ * and number. The port and a token travel in the endpoints' addresses. The request to connect has
+ * both tokens, so that it finds its endpoint and no other request does.
  *
  * Queue pairs are the transport's own: rdma_cm says where the path leads (GID, hop limit, traffic
- * class, first PSNs), qp_setup.c takes the queue pair there; of several (`qps`) all of them, by the
- * one id that an endpoint has, which the kernel knows by the first one's number. The kernel tells
+ * class, first PSNs), qp_setup.c takes the queue pair there. With several (`qps`) all of them use
+ * the one id of the endpoint, which the kernel knows by the first one's number. The kernel reports
  * when the peer's end is gone, which a connection without rdma_cm learns by trying.
  *
  * All calls on the worker's thread but attributes() and settle(), which the deferred work makes.

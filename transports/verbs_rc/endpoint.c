@@ -167,8 +167,8 @@ static int rc_endpoint_open_parts(struct pst_endpoint *endpoint,
   return rc;
 }
 
-/* What it may be asked for lies in its peer's domain. What it sends from, and reads into, is many
- * peers': who is asked and asks has a queue pair in either. */
+/* Memory that the peer may reach lies in the peer's domain. Memory that the endpoint sends from, or
+ * reads into, is shared by many peers: an endpoint that has both has a queue pair in either. */
 static int rc_endpoint_open_domain(struct pst_endpoint *endpoint,
                                    const struct pst_endpoint_params *in)
 {

@@ -52,7 +52,7 @@ struct rc_blob {
   uint8_t has_runs; /* 1: messages that follow one another as one WRITE, if both ends have it */
   uint8_t lanes;    /* queue pairs */
   struct rc_qp_address qps[RC_LANES_MAX];
-  bool is_split; /* the above ask, and these answer: of each, in its order */
+  bool is_split; /* `qps` ask, and `responders` answer, in the same order */
   struct rc_qp_address responders[RC_LANES_MAX];
   uint64_t initial;                         /* sender */
   uint32_t control_receives, control_bytes; /* for credit: how many, how large */

@@ -231,15 +231,15 @@ enum pst_request_flag {
 enum pst_counter_flag {
   PST_COUNTER_DROP = 1u << 0,  /* messages lost on this side; `cause` is the key in `dropped` */
   PST_COUNTER_GAUGE = 1u << 1, /* a level, not a count */
-  /* Both: messages lost behind the last MESSAGE, or anywhere where they have no numbers,
-   * beyond those counted and at most so many: the transport cannot know how many. The host
-   * may, by the sender's total. */
-  /* A level, of a peer that gives no total: messages that DROP counters have, and that left no
+  /* DROP | GAUGE: an upper bound on losses that the transport cannot count exactly, behind the last
+   * MESSAGE or without sequence numbers. The host takes the exact number from the sender's total,
+   * if there is one. */
+  /* For a peer that gives no total. A level: messages that DROP counters have, and that left no
    * gap in the sequence numbers, since none arrived behind them. */
   PST_COUNTER_NO_GAP = 1u << 2,
-  /* A count, of such a peer: gaps in the sequence numbers that were no messages of the stream. */
+  /* For such a peer. A count: gaps in the sequence numbers that were no messages of the stream. */
   PST_COUNTER_NO_MESSAGE = 1u << 3,
-  /* A count, of such a peer: what it sent and is no MESSAGE. While this grows it is not silent. */
+  /* For such a peer. A count: data that became no MESSAGE. While it grows there is no silence. */
   PST_COUNTER_HEARD = 1u << 4,
   /* One entry of a list, whose others have the same name. */
   PST_COUNTER_ENTRY = 1u << 5,
