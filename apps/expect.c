@@ -86,7 +86,7 @@ static void expect_judge_loss(struct expect_result *result, const struct account
                  account->sent - (loss > 0 ? account->delivered : account->sent), account->sent);
 }
 
-/* How much came at least is known of a peer that has gone, too. */
+/* A lower bound is known also for a peer that has gone. */
 static void expect_judge_messages(struct expect_result *result, const struct account *account)
 {
   bool met = (double)account->delivered >= result->wanted.number;

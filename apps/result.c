@@ -127,7 +127,7 @@ static const char *const state_names[] = {
     [PST_STATE_FAILED] = "failed",
 };
 
-/* How long a side was blocked in a stage, by its own or its peer's word; -1: unknown. */
+/* How long a side was blocked in a stage, by its own times or its peer's report; -1: unknown. */
 static double result_blocked_seconds(const struct pst_stats *own, const struct pst_stats *other,
                                      int stage)
 {

@@ -38,9 +38,9 @@ struct measure {
   struct measure *other;     /* a thread of this process */
   bool serves;               /* the end that is asked: a client's ^C is none of ours */
   bool stopped;              /* ^C: the case is cut short, and counts */
-  int enough; /* send bandwidth: the receiver has measured for as long as it was to, and says so */
-  int has_ended;    /* nobody drives it any more, since it has failed */
-  uint64_t next_ns; /* when to look again */
+  int enough;                /* send bandwidth: the receiver has measured for its whole time */
+  int has_ended;             /* nobody drives it any more, since it has failed */
+  uint64_t next_ns;          /* when to look again */
   struct measure_taken taken;
   struct histogram *times; /* latency: each transfer's, or whole round trips */
   int result;

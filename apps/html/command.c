@@ -46,8 +46,8 @@ static const char html_head[] =
     ".c4{color:var(--c4)}.c5{color:var(--c5)}.c6{color:var(--c6)}.c7{color:var(--c7)}\n"
     "</style></head><body><h1>Penstock report</h1>\n";
 
-/* A result, which is somebody else's: no more than its bounds of size and depth are relied on.
- * NULL: reported. */
+/* Reads a result that may come from another person: its size and depth are bounded, and nothing
+ * else is relied on. NULL: reported. */
 static struct json_object *command_read(const char *path)
 {
   struct json_object *root = NULL;

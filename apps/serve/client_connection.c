@@ -270,9 +270,9 @@ static void serve_connection_ping(struct connection *remote, uint32_t flags)
   serve_connection_ask(remote, &remote->ping, SERVE_DONE, &message, serve_connection_pinged);
 }
 
-/* The server is there, since its control channel says so, and answers nothing. One that is slow
- * with what was asked answers a ping all the same. A server of which nothing is heard at all is
- * the control channel's to report, which comes first. */
+/* The server's control channel is up, but the server does not answer. A server that is only slow
+ * with a request still answers a ping. If nothing at all comes from the server, the control channel
+ * reports that first. */
 static void serve_connection_check_silence(struct connection *remote, uint64_t now)
 {
   const bool welcome = remote->limits.type != 0, stopping = app_signals_stop();
@@ -315,7 +315,7 @@ int serve_connection_step(struct connection *remote)
     remote->busy_ns = now;
   else if (now - remote->busy_ns > SPIN_NS && !remote->left)
     serve_connection_sleep_some(remote);
-  /* While files are read and written here, the server hears nothing of us. */
+  /* While files are read and written here, nothing is sent to the server. */
   if (!remote->left && remote->limits.type != 0 &&
       now - remote->said_ns >= remote->limits.idle_ns / PINGS_AN_IDLE)
     serve_connection_ping(remote, 0);

@@ -67,7 +67,7 @@ struct copy_ops {
   bool (*feed)(struct transfer *transfer, struct slot *slot);
   /* All of it is there: what comes then ends by serve_transfer_end(). */
   void (*finish)(struct transfer *transfer);
-  /* Somebody else was writing it, a moment ago: try once more. */
+  /* Another process was writing the file a moment ago: try once more. */
   void (*retry)(struct transfer *transfer);
 };
 
@@ -104,7 +104,7 @@ struct transfer {
   struct sandbox_data data;
   struct partial_file part;
   uint64_t size, at, there, counted;
-  uint64_t busy_ns, retry_ns; /* since when, and until when, somebody else is writing it; or 0 */
+  uint64_t busy_ns, retry_ns; /* another process writes: since when, when to try again; or 0 */
   struct extents extents;
   /* --sha256: the file as it lies here, and at the server: how far each has come. */
   struct digest_sha256 *sum;

@@ -65,7 +65,7 @@ const char *serve_io_name(const struct io *io);
 const char *serve_io_kind(const struct io *io);
 
 void serve_io_submit(struct io *io, struct io_request *request);
-/* One that has ended, or NULL. Moves those on that have been done in part. */
+/* Returns a request that has ended, or NULL. Continues those that have been done in part. */
 struct io_request *serve_io_poll(struct io *io);
 /* Readable once there may be something to poll. Read by serve_io_poll(). */
 int serve_io_event_fd(const struct io *io);

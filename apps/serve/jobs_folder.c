@@ -46,7 +46,7 @@ int serve_job_open(struct job *job, const char *name)
   return 0;
 }
 
-/* What could never be filled is a mistake, or is meant to keep the server reading holes. */
+/* A size that could never be filled is a mistake, or is to keep the server reading holes. */
 static bool serve_jobs_folder_size_is_legal(struct job *job)
 {
   const struct server *server = job->client->server;

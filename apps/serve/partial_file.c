@@ -82,7 +82,7 @@ static int serve_part_refusal_of(const struct partial_file *part, const char *na
   return -code;
 }
 
-/* One of that name which is kept to resume; or a new one, in the place of an old. */
+/* Opens the part of that name that is kept to resume; or makes a new one in its place. */
 static int serve_part_open_locked(struct partial_file *part, bool resume)
 {
   const int flags = O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;

@@ -34,7 +34,7 @@ static struct unit serve_progress_unit_of(double bytes)
                         : (struct unit){"B", 1};
 }
 
-/* Counts the files that were begun: how many more there are nobody knows yet. */
+/* Counts the files that were begun: their total is not known yet. */
 void serve_progress_show(struct copy *copy, uint64_t now)
 {
   const struct copy_totals *totals = &copy->totals;

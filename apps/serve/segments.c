@@ -54,7 +54,8 @@ void serve_patterns_begin(struct patterns *patterns, struct pattern_work *work)
   serve_patterns_poll(patterns);
 }
 
-/* One of the checks that have ended found something: was it this one? Waits. */
+/* One of the checks that ended found wrong bytes. Verifies this one again to learn whether it was
+ * the one. Waits. */
 static int serve_segments_verify_again(struct pst_area *area, struct pattern_work *work)
 {
   struct pst_area_pattern part;

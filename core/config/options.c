@@ -251,7 +251,7 @@ const char *options_origin(const struct pst_options *options, const char *name)
   return index < 0 ? place_default.source : options->slots[index].origin;
 }
 
-/* An ENUM by its word, as another table may have other choices. */
+/* An ENUM is compared by its word, since another table may have other choices. */
 static bool options_slot_agrees(const struct pst_options *a, size_t i, const struct pst_options *b,
                                 size_t k)
 {

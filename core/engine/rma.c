@@ -363,7 +363,7 @@ bool rma_push_rest(struct rma *rma)
   return rma->rest_slot == RMA_NO_SLOT;
 }
 
-/* One that is more than a request. Returns 1 when it was taken. */
+/* Posts a transfer that takes more than one request. Returns 1 when it was taken. */
 static uint32_t rma_post_cut(struct rma *rma, const struct rma_work *w, uint32_t *slots, int *rc)
 {
   if (rma->free_count == 0)

@@ -59,7 +59,7 @@ struct engine_endpoint {
   enum engine_endpoint_state state;
 };
 
-/* An endpoint's address, as the peer is to hear it. */
+/* An endpoint's address, as it is sent to the peer. */
 struct engine_address {
   struct pst_blob blob;
   unsigned char bytes[CONTROL_ADDRESS_MAX];
@@ -102,7 +102,7 @@ int engine_endpoint_address(const struct engine_endpoint *endpoint, struct engin
 /* `who` is at the address, and the remedy is what helps in general: for `why`, if this fails. */
 int engine_endpoint_connect(const struct engine_endpoint *endpoint, const struct pst_blob *address,
                             const char *who, const char *remedy, struct engine_why *why);
-/* One that is open; mode: enum pst_close_mode. */
+/* Closes an endpoint that is open; mode: enum pst_close_mode. */
 void engine_endpoint_close(struct engine_endpoint *endpoint, uint32_t mode, uint64_t deadline_ns);
 
 /* Slots of messages are free again. */

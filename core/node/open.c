@@ -64,7 +64,7 @@ int node_memory(struct pst_node *node, const char *name, const struct pst_settin
 
   if (rc == 0)
     rc = engine_memory_open(&node->engine, &config->receiver.memory, memory, error);
-  /* One that was open already keeps the options that it had. */
+  /* A memory that was open already keeps its options; this configuration is not needed. */
   if (node->config_count > configs && node->engine.memory_count == before)
     pst_config_close(node->configs[--node->config_count]);
   return rc;

@@ -13,10 +13,10 @@ struct node_use;
 
 enum node_peer_state {
   NODE_PEER_JOINING,   /* waits for WELCOME and for CONNECTED */
-  NODE_PEER_UNREACHED, /* the transport has failed first: waits for the control channel's word */
-  NODE_PEER_TRANSPORT_LOST, /* waits for the control channel's word */
+  NODE_PEER_UNREACHED, /* the transport has failed first: waits for the control channel's report */
+  NODE_PEER_TRANSPORT_LOST, /* waits for the control channel's report */
   NODE_PEER_JOINED,
-  NODE_PEER_CONTROL_LOST, /* waits for the transport's word, behind what has arrived */
+  NODE_PEER_CONTROL_LOST, /* waits for the transport's report, behind what has arrived */
   NODE_PEER_DRAINING,     /* we leave: messages that are queued go first */
   NODE_PEER_CLOSING,      /* waits for EVENT CLOSED */
   NODE_PEER_LEFT,         /* its last event is on its way; it is freed behind that one */
@@ -128,9 +128,9 @@ bool peer_is_due(const struct pst_peer *peer); /* progress would do something */
 /* deadline_ns: when what the state waits for is given up; 0: never. In CLOSING and LEFT there is
  * none, as the transport has its own. */
 void peer_enter(struct pst_peer *peer, enum node_peer_state state, uint64_t deadline_ns);
-/* The control channel's word that the peer is over. */
+/* The control channel reports that the peer is over. */
 void peer_control_over(struct pst_peer *peer, int code, const char *text);
-/* The transport's word that the peer is over. */
+/* The transport reports that the peer is over. */
 void peer_transport_over(struct pst_peer *peer, int status);
 /* Leave, for this reason if there is none yet. mode: enum pst_close_mode. */
 void peer_leave(struct pst_peer *peer, uint32_t mode, int code, const char *text);

@@ -84,8 +84,8 @@ static inline bool peer_rma_operate_tell_done(struct pst_peer *peer, uint32_t at
   return is_next;
 }
 
-/* One that has failed, or is to be made visible, or may be the last in a region that is withdrawn.
- */
+/* Ends an operation that has failed, or has to be made visible, or may be the last in a region that
+ * is withdrawn. */
 static __attribute__((noinline)) bool peer_rma_end_other(struct pst_peer *peer, uint32_t at)
 {
   const struct rma_slot *slot = &peer->rma.slots[at];

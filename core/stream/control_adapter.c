@@ -79,7 +79,7 @@ static void control_take_counts(struct session_end *end, const struct session_ma
   end_state(end, PST_STATE_ENDED);
 }
 
-/* The other side's word as it failed, or after this one had. */
+/* Takes the last counts of a peer that has failed, or that answers this end's failure. */
 static void control_take_last(struct session_end *end, const struct session_mail *mail)
 {
   if (mail->has_totals && mail->totals.messages != UINT64_MAX)

@@ -80,7 +80,7 @@ struct end_ops {
 enum end_control {
   END_CONTROL_LIVE,   /* the stream's ends talk */
   END_CONTROL_OWES,   /* the peer has failed, and waits for this end's last counts */
-  END_CONTROL_AWAITS, /* this end has failed, and may still hear the peer's last counts */
+  END_CONTROL_AWAITS, /* this end has failed, and may still get the peer's last counts */
   END_CONTROL_OVER,   /* nothing more is sent or received; so from the start with `control: none` */
 };
 

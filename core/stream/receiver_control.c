@@ -68,8 +68,8 @@ static bool receiver_has_arrived(struct session_end *end)
   return has || own.messages != 0;
 }
 
-/* A receiver of which a lossy transport never gets anything says so while it runs, and not at its
- * end alone. */
+/* A receiver that never gets anything over a lossy transport reports that while it runs, not only
+ * at its end. */
 void receiver_beat_heard(struct session_end *end)
 {
   struct pst_receiver *receiver = (struct pst_receiver *)end;

@@ -173,7 +173,7 @@ static void receiver_connected(struct session_end *end)
 {
   if (end->peer_ops->connected)
     end->peer_ops->connected(end);
-  /* The sender's word was here before the transport's. */
+  /* The sender's FINISH came before the transport connected. */
   if (((const struct pst_receiver *)end)->finish_known)
     end_state(end, PST_STATE_ENDING);
 }

@@ -261,7 +261,7 @@ void pst_session_close(struct pst_session *session)
     if (session->ends[i]->ops->ring && session->ends[i]->ops->ring(session->ends[i]))
       receive_ring_close_ring(session->ends[i]->ops->ring(session->ends[i]));
   engine_close_workers(&session->engine);
-  /* One that shares may have the other's slots registered with a device of its own. */
+  /* A stream that shares may have the other's slots registered with a device of its own. */
   for (int sharing = 1; sharing >= 0; sharing--)
     for (uint32_t i = 0; i < session->end_count; i++) {
       struct session_end *end = session->ends[i];

@@ -22,7 +22,7 @@ struct mail {
 struct mailbox {
   atomic_bool has_mail;
   atomic_bool is_woken;
-  int wake_fd; /* an eventfd, readable once somebody has woken the owner */
+  int wake_fd; /* an eventfd, readable once a thread has woken the owner */
   pthread_mutex_t lock;
   struct mail *first, *last;
 };

@@ -30,7 +30,7 @@ struct fault_holds {
 void fault_entry_push(struct fault_engine *engine, uint64_t cookie, uint16_t pending,
                       uint16_t copy);
 void fault_fifo_push(struct fault_engine *engine, uint64_t entry);
-/* One of the times that the entry is pending is over. */
+/* Ends one of the times for which the entry is pending. */
 void fault_entry_settle(struct fault_engine *engine, uint64_t entry, int32_t status);
 /* Keep a copy of the request, pieces included, for the next entry. There is a spare one. */
 void fault_hold_add(struct fault_engine *engine, const struct pst_request *request,

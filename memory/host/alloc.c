@@ -13,8 +13,8 @@
 
 #define LENGTH_MAX (UINT64_C(1) << 62)
 
-/* Under `auto`: huge pages that are reserved and unused are there to be used by
- * somebody large; taking them for a small region would waste most of a page. */
+/* Under `auto`, unused huge pages are left for large regions: a small one would waste most of a
+ * page. */
 static bool host_alloc_huge_pages_suffice(const struct pst_memory *memory, uint64_t length)
 {
   struct host_pages pages;

@@ -16,7 +16,7 @@ uint64_t host_address_space_left(void);
 /* The kernel's reserved huge pages. */
 struct host_pages {
   uint64_t total;    /* nr_hugepages */
-  uint64_t free;     /* neither used nor promised to somebody */
+  uint64_t free;     /* neither used nor reserved by a mapping */
   char control[128]; /* the file that sets their number */
 };
 /* root: "/sys/kernel/mm/hugepages". False: the kernel has no such size. */

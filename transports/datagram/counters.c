@@ -2,8 +2,8 @@
 /* The counters of udp and ethernet, and warnings that follow from them. */
 #include "counters.h"
 
-/* Datagrams come, and none is a message: says so once, with what they are. Once the stream has
- * begun, those of strangers do not count. */
+/* Warns once that datagrams come of which none is a message, with what they are. Once the stream
+ * has begun, those of strangers do not count. */
 static void dg_counters_tell_useless(struct dg_endpoint *endpoint)
 {
   struct dg_receiver *rx = endpoint->receiver;
@@ -26,7 +26,7 @@ static void dg_counters_tell_useless(struct dg_endpoint *endpoint)
       counts->too_late + counts->too_far + rx->flow.holds);
 }
 
-/* Somebody sends in the sender's name: says so once. */
+/* Warns once that another program sends in the sender's name. */
 static void dg_counters_tell_forged(struct dg_endpoint *endpoint)
 {
   struct dg_receiver *rx = endpoint->receiver;
@@ -51,7 +51,8 @@ static void dg_counters_tell_forged(struct dg_endpoint *endpoint)
           dg_address_port(&endpoint->local));
 }
 
-/* Somebody sends in a foreign sender's name, or its datagrams are very late: says so once. */
+/* Warns once that another program sends in a foreign sender's name, or that its datagrams are very
+ * late. */
 static void dg_counters_tell_strays(struct dg_endpoint *endpoint)
 {
   struct dg_receiver *rx = endpoint->receiver;
@@ -68,8 +69,8 @@ static void dg_counters_tell_strays(struct dg_endpoint *endpoint)
           dg_address_port(&endpoint->local));
 }
 
-/* Another sends beside the one that is followed, or that one has started anew too quickly to be
- * followed: says so once. */
+/* Warns once that another sender sends beside the followed one, or that this one has started anew
+ * too soon to be followed. */
 static void dg_counters_tell_others(struct dg_endpoint *endpoint)
 {
   struct dg_receiver *rx = endpoint->receiver;
@@ -86,7 +87,7 @@ static void dg_counters_tell_others(struct dg_endpoint *endpoint)
           dg_address_port(&endpoint->local));
 }
 
-/* Headers reach into memory that the CPU cannot read: says so once. */
+/* Warns once that headers reach into memory that the CPU cannot read. */
 static void dg_counters_tell_unreadable(struct dg_endpoint *endpoint)
 {
   struct dg_receiver *rx = endpoint->receiver;

@@ -87,9 +87,8 @@ static void dg_flow_forget_lost(struct dg_flow *flow)
   flow->credit = 0;
 }
 
-/* A gap was left by what the medium lost, as far as that can explain it, each unit as many messages
- * as it can have had; what was lost beyond it was somebody else's. Returns how much is explained.
- */
+/* Explains a gap by losses of the medium, each unit as many messages as it can have had. Losses
+ * beyond the gap were those of other streams. Returns how much is explained. */
 static uint64_t dg_flow_match_lost(struct dg_flow *flow, uint64_t gap, uint64_t unit_max)
 {
   uint64_t left = gap;
@@ -448,7 +447,8 @@ static void dg_flow_refuse_before(struct dg_flow *flow, const struct dg_source *
   flow->tail.lost++;
 }
 
-/* One that is no message has a number all the same: no gap is left by it until another comes. */
+/* A datagram that is no message has a number all the same: it leaves no gap until another one
+ * comes. */
 static void dg_flow_note_number(struct dg_flow *flow, const struct dg_arrival *arrival,
                                 const uint64_t *cause)
 {

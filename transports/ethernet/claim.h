@@ -23,7 +23,7 @@ struct eth_claim {
   uint8_t reply_mac[ETH_MAC_BYTES];
 };
 
-/* `frame` has been judged by eth_parse(). *claim is meant with TAKEN alone. */
+/* `frame` has been judged by eth_parse(). *claim is set with TAKEN only. */
 enum eth_claim_verdict eth_claim_read(const struct eth_bytes *frame,
                                       const struct eth_packet *packet, struct eth_claim *claim);
 

@@ -211,7 +211,7 @@ static int eth_configure_setup_queues(struct eth_port *port, uint32_t tx)
 /* ---- Workers -----------------------------------------------------------------------------------
  */
 
-/* The ring's queue; the first one, where frames may come by it that are somebody's. */
+/* Gives a worker the queues that it polls: those of its rings, and those without a ring. */
 static int eth_configure_give_queues(struct eth_port *port, struct pst_worker *worker)
 {
   worker->rxqs = calloc(port->rxq_count, sizeof(struct eth_rxq *));

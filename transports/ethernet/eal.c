@@ -156,7 +156,7 @@ static int eth_eal_fail(const struct pst_host *host, int rc, bool is_huge)
                     eal_words(), strerror(-rc), EAL_NORMAL_MIB);
 }
 
-/* Started by somebody else in the process: then it has memory to give. */
+/* True if other code of the process has started DPDK: then DPDK has memory to give. */
 static bool eth_eal_is_started_elsewhere(void)
 {
   void *memory = rte_malloc(NULL, 64, 0);

@@ -105,8 +105,8 @@ struct pst_worker {
   struct rte_mempool *out;           /* mbufs that it sends */
   struct rte_mbuf *ready[ETH_BURST]; /* taken of these for what it sends next */
   uint32_t ready_count;
-  /* Those of one burst to a driver that holds nothing afterwards, which stay here: with a payload
-   * of somebody else's memory, and with a copy. Their pool is `keeper`; NULL: none stays here. */
+  /* Mbufs of one burst to a driver that holds none afterwards; they stay here. `whole` refer to
+   * other memory, `copies` have a copy. Their pool is `keeper`; NULL: none stays here. */
   struct rte_mbuf *whole[ETH_BURST], *copies[ETH_BURST];
   struct rte_mempool *keeper;
   struct eth_rxq **rxqs; /* those it polls */

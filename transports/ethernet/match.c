@@ -103,7 +103,8 @@ static uint32_t eth_match_hash_of(const struct dg_source *source)
   return hash ^ hash >> 16;
 }
 
-/* The first of the highest rank; of those that follow somebody, the one that has heard least. */
+/* Finds the first match of the highest rank. Among those that follow a sender, it is the one that
+ * has received least. */
 static struct eth_match *eth_match_find_best(struct eth_match *chain, const struct question *q,
                                              uint32_t *rank, uint32_t *count)
 {

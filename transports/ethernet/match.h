@@ -45,8 +45,8 @@ static inline bool eth_match_is_exact(const struct dg_flow_params *wants)
   return wants->address_is_fixed && wants->port_is_fixed;
 }
 
-/* Which one, of the receivers of its UDP port; NULL: nobody is at that address. `lock` is held
- * while a sender is given to somebody. */
+/* Finds the match for a sender among the receivers of its UDP port; NULL: none is at that address.
+ * `lock` is held while a sender is given to one. */
 struct eth_match *eth_match_find(struct eth_match *chain, const uint8_t to[16],
                                  const struct dg_source *from, const void *queue, uint64_t now_ns,
                                  int *lock);

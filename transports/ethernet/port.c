@@ -118,7 +118,7 @@ static int eth_port_find_mtu(const struct eth_port *port, struct eth_port_option
   return 0;
 }
 
-/* One of the two rings between ends of a name, which the first of them makes. */
+/* Finds one of the two rings between ends of a name; the first end makes them. */
 static struct rte_ring *eth_port_find_wire(const char *name, const char *direction)
 {
   char text[RTE_RING_NAMESIZE];

@@ -158,7 +158,7 @@ static void eth_send_mark_offloads(const struct pst_endpoint *endpoint, struct r
         RTE_MBUF_F_TX_UDP_CKSUM | (template->is_v4 ? RTE_MBUF_F_TX_IPV4 : RTE_MBUF_F_TX_IPV6);
 }
 
-/* A segment of somebody else's memory. */
+/* Makes a segment that refers to memory of another owner. */
 static void eth_send_refer(struct rte_mbuf *mbuf, uint8_t *at, uint32_t length,
                            struct rte_mbuf_ext_shared_info *shared)
 {

@@ -214,7 +214,7 @@ static bool lb_copy_others_are_done(struct pst_endpoint *endpoint, const struct 
   return true;
 }
 
-/* One that needs no copier. */
+/* Posts a request that needs no copier. */
 static int lb_copy_by_cpu(struct pst_endpoint *endpoint, const struct pst_request *request,
                           uint32_t *why)
 {

@@ -272,7 +272,7 @@ static uint32_t lb_endpoint_progress_close(struct pst_endpoint *endpoint,
     lb_tx_settle(endpoint, -ECANCELED, -EBUSY);
   else if (step == PST_CLOSING_ABORT)
     lb_tx_settle(endpoint, -ECANCELED, LB_PENDING);
-  /* One that was found to break the rules just now is disconnected first. */
+  /* An endpoint that was just found to break the rules is disconnected first. */
   if (endpoint->stage.name == LB_LOST || tx->tail != tx->head || lb_copy_pending(endpoint) ||
       !lb_endpoint_shut(endpoint, expired) || !pst_dones_is_empty(&endpoint->dones))
     return 0;

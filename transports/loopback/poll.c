@@ -223,7 +223,7 @@ lb_poll_take_run(struct lb_rx *rx, const struct lender *lender, const struct lb_
   return (uint32_t)(desc - first);
 }
 
-/* One that lies in the ring's own slot. */
+/* Takes a message that lies in the ring's own slot. */
 static uint32_t lb_poll_take_gathered(struct lb_rx *rx, const struct taking *taking, uint64_t at,
                                       uint64_t endpoint, struct pst_completion *out)
 {

@@ -28,7 +28,7 @@ struct lb_rx {
   bool fenced;
   uint32_t index; /* its number among the worker's: upper half of its tokens */
   uint32_t part;  /* of the ring's */
-  int process_fd; /* -1, or the peer's, of which nobody knows yet that it writes no more */
+  int process_fd; /* -1, or that of a peer that may still write */
   uint64_t tail;
   uint64_t claimed; /* by reference: taken over up to here */
   uint64_t free_head;

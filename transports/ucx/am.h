@@ -47,7 +47,7 @@ void ucx_ams_gather(struct ucx_link *link, uint64_t bytes);
 
 /* NULL: all are under way. Its header is all 0. */
 struct ucx_am *ucx_am_take(struct ucx_link *link);
-/* One that was taken, and not sent. */
+/* Gives back a buffer that was taken and not sent. */
 void ucx_am_give(struct ucx_am *am);
 static inline bool ucx_am_is_free(const struct ucx_link *link)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is known of this plugin without UCX. The description is built of it alone. */
+/* Facts of this plugin that need no UCX. The description is built of this file alone. */
 #ifndef UCX_DESCRIBED_H
 #define UCX_DESCRIBED_H
 

@@ -8,9 +8,9 @@
 
 struct ucx_link;
 
-/* The connection is no more: UCX says so of `what`. The first call counts. */
+/* UCX reports in `what` that the connection is lost. The first call counts. */
 void ucx_link_fail(struct ucx_link *link, ucs_status_t status, const char *what);
-/* It ends with this -errno, of which somebody has told already. */
+/* Ends the link with this -errno, which has been logged already. */
 void ucx_link_end(struct ucx_link *link, int32_t status);
 /* Let end what needs no peer, copies by the kernel for instance: UCX 1.13 aborts where a ucp_worker
  * is destroyed while such a one is under way. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which transports UCX has chosen: it says so in print_info alone. */
+/* Which transports UCX has chosen: only print_info shows them. */
 #ifndef UCX_LANES_H
 #define UCX_LANES_H
 

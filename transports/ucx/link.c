@@ -75,8 +75,8 @@ static void ucx_link_failed(void *arg, ucp_ep_h ep, ucs_status_t status)
 static int ucx_link_open_ucp(struct ucx_link *link, const char *label)
 {
   struct pst_worker *worker = link->worker;
-  /* What a peer that died leaves under way goes with the worker, and UCX 1.22 crashes where it says
-   * so of a request whose endpoint is gone. */
+  /* What a dead peer leaves under way goes with the worker. UCX 1.22 crashes when it reports that
+   * of a request whose endpoint is gone. */
   const ucp_worker_params_t params = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE |
                                                     UCP_WORKER_PARAM_FIELD_FLAGS,
                                       .thread_mode = UCS_THREAD_MODE_SERIALIZED,

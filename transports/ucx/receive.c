@@ -203,8 +203,8 @@ static void ucx_receive_hello(struct ucx_link *link, const struct ucx_header *he
 
   struct ucx_stage joined = {.name = UCX_JOINED};
 
-  /* Before endpoint_connect nobody knows whose it is; the peer's answer to ours says it again. A
-   * peer that has left hears no answer. */
+  /* Before endpoint_connect the link of a hello is not known; the peer's answer to ours repeats it.
+   * A peer that has left gets no answer. */
   if ((link->stage.name != UCX_CONNECTING && link->stage.name != UCX_JOINED) ||
       header->sequence != link->peer.nonce)
     return;

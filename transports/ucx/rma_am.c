@@ -128,7 +128,7 @@ static void ucx_rma_am_scatter(const struct ucx_op *op, uint64_t offset, const u
   }
 }
 
-/* One that was cut off is not found: its memory is the host's again. */
+/* A request that was cut off is not found: its memory is the host's again. */
 static const char *ucx_rma_am_take_answer(struct ucx_link *link, const struct ucx_header *header,
                                           const void *data, size_t bytes)
 {

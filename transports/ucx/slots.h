@@ -42,7 +42,7 @@ static inline uint32_t ucx_slots_take(struct pst_ring *ring)
   return slot;
 }
 
-/* One that was taken, and not given to the host, is free again. */
+/* Frees a slot that was taken, and not given to the host. */
 static inline void ucx_slots_give(struct pst_ring *ring, uint32_t slot)
 {
   struct pst_slots *slots = &ring->cpu.slots;

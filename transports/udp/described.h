@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is known of this plugin without a machine. */
+/* Facts of this plugin that do not depend on the machine. */
 #ifndef UDP_DESCRIBED_H
 #define UDP_DESCRIBED_H
 

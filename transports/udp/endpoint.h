@@ -16,7 +16,7 @@ struct pst_endpoint {
   struct pst_worker *worker;
   int fd;
   uint32_t interest; /* of epoll */
-  bool has_error;    /* epoll says so: look at it in poll */
+  bool has_error;    /* epoll reports one: poll looks at it */
   struct udp_rx *rx;
   struct udp_tx *tx;
 };

@@ -106,7 +106,7 @@ static uint64_t udp_receive_time_now(void)
   return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* The network card was to say when; where it did not, the kernel's word is taken. */
+/* The network card should have stamped; if it did not, the kernel's time is taken. */
 static void udp_receive_count_stamps(struct pst_endpoint *endpoint, const struct udp_entry *entry)
 {
   struct udp_rx *rx = endpoint->rx;
@@ -189,7 +189,7 @@ static void udp_receive_open_entry(struct pst_endpoint *endpoint, struct udp_ent
   udp_receive_count_stamps(endpoint, entry);
   if (entry->count == 1 ? entry->total <= entry->stride : entry->segment == entry->stride)
     return;
-  /* One that is longer than a slot, and nothing else. */
+  /* A single datagram that is longer than a slot. */
   if (entry->count == 1 && entry->total > endpoint->dg.header_bytes + udp_slot_room(rx->ring))
     entry->is_cut = true;
   else

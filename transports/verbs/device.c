@@ -76,7 +76,7 @@ static int vb_device_read_open(struct ibv_context *context, struct vb_device *to
   return 0;
 }
 
-/* What is known of it without opening it. */
+/* Facts of a device that is not opened. */
 static void vb_device_name(struct ibv_device *device, struct vb_device *to)
 {
   snprintf(to->name, sizeof(to->name), "%s", ibv_get_device_name(device));
@@ -149,7 +149,7 @@ static int vb_list(const char *only, struct vb_device **all, char *why, size_t w
   struct vb_device *made = calloc((size_t)count, sizeof(*made));
   const int opened = made ? vb_device_read_devices(devices, only, made, &count) : 0;
   ibv_free_device_list(devices);
-  /* Report the one that is meant as what it is. */
+  /* Report the named device as what it is. */
   if (opened || (made && only[0] && vb_is_called(&made[0], only))) {
     *all = made;
     return count;

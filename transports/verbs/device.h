@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Verbs devices of this machine: what there is, which one is meant, and how to open it. */
+/* Verbs devices of this machine: the list, which one an option names, and how to open it. */
 #ifndef VERBS_DEVICE_H
 #define VERBS_DEVICE_H
 
@@ -44,7 +44,7 @@ struct vb_device {
   struct vb_port ports[VB_PORTS_MAX];
 };
 
-/* One that is meant: places in the list, and what its GID has to be. */
+/* The device that an option names: its place in the list, and what its GID has to be. */
 struct vb_match {
   uint32_t device;
   uint32_t port; /* place in `ports` */
@@ -73,7 +73,7 @@ struct vb_port_address {
   char reason[256]; /* of the GID */
 };
 
-/* The device that is meant, opened. */
+/* The device that was chosen, opened. */
 struct vb_open {
   struct ibv_context *context;
   struct vb_device *info; /* to be freed */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which device is meant: over a list, so that it is tried without devices. */
+/* Chooses a device from a list, so that tests need no devices. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The port's GID table, and the entry that is meant. */
+/* The port's GID table, and the choice of an entry. */
 #include <arpa/inet.h>
 #include <dlfcn.h>
 #include <errno.h>

@@ -114,7 +114,7 @@ void vb_numa_prefer(int node, struct vb_numa_policy *before)
     return;
   }
   nodes[(size_t)node / BITS] = 1UL << ((size_t)node % BITS);
-  /* A thread whose policy somebody has set keeps it; a container may allow none. */
+  /* A policy that was set for the thread stays; a container may allow none. */
   if (before->mode != MPOL_DEFAULT ||
       syscall(SYS_set_mempolicy, MPOL_PREFERRED, nodes, NODES_MAX) != 0)
     before->mode = -1;

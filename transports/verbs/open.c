@@ -20,8 +20,8 @@ static int vb_open_refuse(struct pst_device *device, const char *call)
   return vb_call_error(code);
 }
 
-/* On InfiniBand a subnet manager fills the table: an entry may be empty, or that of a limited
- * member, which hears full ones alone. RoCE has the default partition. */
+/* On InfiniBand a subnet manager fills the table. An entry may be empty, or that of a limited
+ * member, which receives only from full ones. RoCE has the default partition. */
 static int vb_open_check_membership(const struct pst_device *device)
 {
   const struct vb_open *open = &device->open;

@@ -92,8 +92,8 @@ static inline int vb_send_queue_ring(struct vb_send_queue *sq, uint64_t from, ui
   sq->head = to;
   return (int)(to - from);
 }
-/* One of the transport's own, with these immediate data and perhaps bytes of registered memory:
- * 0, -EAGAIN without room, or -errno. */
+/* Posts a request of the transport's own, with these immediate data and perhaps bytes of registered
+ * memory: 0, -EAGAIN without room, or -errno. */
 int vb_send_queue_own(struct vb_send_queue *sq, enum ibv_wr_opcode opcode, uint32_t immediate,
                       const struct ibv_sge *bytes);
 /* The work request at `head`, which is built. 0 or -errno. */

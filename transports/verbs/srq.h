@@ -100,7 +100,7 @@ static inline void vb_srq_back(struct vb_srq *shared, uint32_t entry)
   shared->back[shared->back_count++] = entry;
   vb_srq_due(shared);
 }
-/* That of a completion, whoever has it now. */
+/* Gives back the entry of a completion, whichever endpoint has it now. */
 static inline void vb_srq_give_back(const struct pst_worker *worker, const struct ibv_wc *wc)
 {
   struct vb_srq *shared = vb_srq_of(worker, wc->wr_id);

@@ -149,7 +149,7 @@ void vb_look(struct pst_worker *worker, bool at_all);
 void vb_events(struct pst_device *device);
 /* The caller holds device->events. */
 void vb_take_events(struct pst_device *device);
-/* One of them in words. */
+/* An event in words. */
 void vb_event_text(int event, char *text, size_t size);
 
 #endif

@@ -31,7 +31,7 @@ static int dc_device_has_no_dc(const struct pst_device *device, const char *step
   return -EOPNOTSUPP;
 }
 
-/* By doing: no bit says so. */
+/* Tries out whether the device has DC: no bit shows it. */
 static int dc_device_try_target(struct dc_device *dc)
 {
   struct pst_device *device = &dc->device;

@@ -36,7 +36,7 @@ static int dc_endpoint_take_number(struct dc_endpoint *dc)
 {
   struct dc_worker *pool = dc_worker_of(dc->endpoint.worker);
 
-  /* One that was given back is not used again before all others were. */
+  /* A number that was given back is not used again before all others were. */
   for (uint32_t i = 0; i < DC_NUMBERS; i++) {
     const uint32_t number = pool->next_number++ % DC_NUMBERS;
     if (pool->numbers[number])

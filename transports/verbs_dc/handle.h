@@ -28,7 +28,7 @@ int dc_handle_take(struct dc_endpoint *dc, const struct dc_blob *to);
  * anew. */
 void dc_handle_doubt(struct dc_endpoint *dc);
 void dc_handle_give(struct dc_endpoint *dc);
-/* One that has been taken; NULL: nothing happens. */
+/* Drops a handle that was taken; NULL: nothing happens. */
 void dc_handle_drop(struct dc_handle *handle);
 
 #endif

@@ -14,8 +14,9 @@ struct ibv_qp *dc_target_create(struct dc_device *dc, struct ibv_cq *cq, struct 
 /* shared->target, made if it is not there yet. 0 or -errno, logged. */
 int dc_target_open(struct pst_worker *worker, struct vb_srq *shared, const char *label);
 
-/* Each that has failed is made anew, under another number, of which its endpoints' hosts hear. Not
- * by the first call behind its event. Nothing is left in the completion queue. */
+/* Replaces each target that has failed by one of another number, and reports that to the hosts of
+ * its endpoints. Not by the first call behind its event. Nothing is left in the completion
+ * queue. */
 void dc_target_mend(struct pst_worker *worker);
 
 #endif
