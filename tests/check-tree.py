@@ -278,7 +278,7 @@ class Tree(unittest.TestCase):
                 self.assertLessEqual(mean, MEAN_WORDS, "words a sentence in the mean")
 
     def test_readmes_of_plugins_have_one_form(self):
-        """The same headings in one order, an example that is YAML, and the plugin's own table of options."""
+        """What it is for, the same headings in one order, an example that is YAML, and the plugin's own table of options."""
         for family, name, path in readme_options.readmes():
             text = path.read_text()
             with self.subTest(plugin=name):
@@ -286,6 +286,7 @@ class Tree(unittest.TestCase):
                 form = [word.strip("[]") for word in README_FORM]
                 self.assertEqual(headings, [word for word in form if word in headings])
                 self.assertEqual([], [word for word in README_FORM if word[0] != "[" and word not in headings])
+                self.assertRegex(text, r"\A# .*\n\n[^#\n]{80}", "what it is for, before the example")
                 self.assertRegex(text, r"(?m)^## Example\n+```yaml\n")
                 self.assertEqual(text, readme_options.written(family, name, text),
                                  "python3 tests/readme_options.py --write")
