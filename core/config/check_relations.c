@@ -30,7 +30,7 @@ static void check_differ_text(struct check *check, const struct place *place, co
                what, leader, mine, its);
 }
 
-/* A message or ring of 0 has been reported as wrong in itself. */
+/* A message or ring of 0 has been reported already. */
 static void check_differ_number(struct check *check, const struct place *place, const char *leader,
                                 const char *what, uint64_t mine, uint64_t its)
 {
@@ -78,7 +78,7 @@ static struct shared_end check_shared_end(const struct config_stream *stream, bo
                                      &receiver->memory, stream->ring};
 }
 
-/* NULL when the share is wrong in itself. */
+/* The stream whose ring or slots are shared. NULL: the share itself is wrong. */
 static const struct config_stream *check_share_leader(struct check *check, const char *own_name,
                                                       const char *share, bool sends,
                                                       const struct place *place)
@@ -105,13 +105,13 @@ static const struct config_stream *check_share_leader(struct check *check, const
   return leader;
 }
 
-/* `node`: the stream as it is written. A ring written there stays. */
+/* Gives a stream its default ring, unless `node`, the stream as it is written, has one. */
 static void check_default_ring(struct check *check, struct config_stream *stream,
                                const struct node *node, uint32_t ring)
 {
   const struct pst_config *owner = check->owner;
 
-  /* Else a stream that is no mapping has been reported. */
+  /* Otherwise a stream that is no mapping has been reported. */
   if (node_value(node, "ring") || owner->streams->count != owner->config.stream_count)
     return;
   struct node *value = node_find(owner->stream_elements[stream - owner->config.streams], "ring");
@@ -123,7 +123,7 @@ static void check_default_ring(struct check *check, struct config_stream *stream
   value->real = ring;
 }
 
-/* Fan-out takes the rate and the ring of the other stream, too. */
+/* With fan-out a stream takes the rate and the ring of the other stream, too. */
 static void check_share(struct check *check, struct config_stream *stream, bool sends,
                         const struct node *node)
 {
@@ -218,7 +218,7 @@ void check_relations(struct check *check, const struct node *streams)
   stream = config->streams;
   for (const struct node *node = streams->first; node; node = node->next, stream++) {
     check_assemble(check, stream, node);
-    /* Else one that is no mapping has been reported, and numbers are not what they seem. */
+    /* Otherwise a stream that is no mapping has been reported, and the indexes differ. */
     if (check->owner->streams->count == config->stream_count)
       check_program_stream(check, node, (uint32_t)(stream - config->streams));
     check_timeout(check, stream, node);

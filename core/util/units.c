@@ -11,7 +11,7 @@
 #include "suggest.h"
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
-#define FRACTION_DIGITS_MAX 19 /* of input; 10^19 fits 64 bits */
+#define FRACTION_DIGITS_MAX 19 /* digits of input: 10^19 fits 64 bits */
 #define PRINT_DIGITS_MAX 6
 #define EXPONENT_MAX 18
 
@@ -20,8 +20,8 @@ struct unit {
   uint64_t factor;
 };
 
-/* Smallest first: what prints in the same length prefers the earlier one, save
- * for rates, which people give in the larger unit. */
+/* Smallest first. Of two units that print at the same length the earlier one is taken; for rates,
+ * the larger one. */
 static const struct unit size_units[] = {{"B", 1},
                                          {"KB", 1000},
                                          {"KiB", UINT64_C(1) << 10},
@@ -74,7 +74,7 @@ struct decimal {
   int digits;
 };
 
-/* Digits with an optional fraction; *end is behind them. */
+/* Parses digits with an optional fraction; *end is behind them. */
 static int units_parse_decimal(const char *text, struct decimal *decimal, const char **end)
 {
   struct decimal d = {.scale = 1};
@@ -194,7 +194,7 @@ void units_print_real(double real, char *text, size_t size)
   }
 }
 
-/* False when the value has too many digits in this unit. */
+/* Prints the value in this unit. False: that takes too many digits. */
 static bool units_print_in(uint64_t value, const struct unit *unit, char *text, size_t size)
 {
   uint64_t rest = value % unit->factor;
@@ -241,7 +241,7 @@ const char *units_meant(uint32_t type, const char *text)
     return NULL;
   for (size_t i = 0; i < units->count; i++) {
     names[i] = units->list[i].name;
-    if (strcasecmp(unit, names[i]) == 0) /* a right one is not what is wrong: "6 4KiB" */
+    if (strcasecmp(unit, names[i]) == 0) /* the unit is right: "6 4KiB" */
       return strcmp(unit, names[i]) == 0 ? NULL : names[i];
   }
   return suggest_name(unit, names, units->count);

@@ -10,8 +10,8 @@
 
 #include "igpu_options.h"
 
-/* The alignment asked for is of the GPU's address, where the two differ: within the allocation
- * there is room for it. */
+/* The alignment is that of the GPU's address. Where the CPU's differs, the allocation has room to
+ * align within. */
 static int igpu_mapped_see_aligned(struct pst_memory *memory, uint64_t alignment,
                                    struct cuda_block *block)
 {
@@ -32,8 +32,8 @@ static int igpu_mapped_take_host(struct pst_memory *memory, const struct pst_all
   return code ? code : igpu_mapped_see_aligned(memory, alignment, block);
 }
 
-/* A descriptor is of cached memory alone, which begins where the memfd does. It is wanted, not
- * promised. */
+/* Only cached memory has a descriptor, and begins where the memfd does. A descriptor is tried for,
+ * not promised. */
 int igpu_alloc_mapped(struct pst_memory *memory, const struct pst_alloc_params *params,
                       struct cuda_block *block)
 {

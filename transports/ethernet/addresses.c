@@ -10,7 +10,7 @@
 
 #include "port.h"
 
-#define UDP_FIRST 49152u /* RFC 6335: for whoever asks for a free one */
+#define UDP_FIRST 49152u /* RFC 6335: the first port for programs that ask for a free one */
 
 static const struct eth_network *eth_addresses_find_family(const struct eth_port *port, bool is_v4)
 {
@@ -35,8 +35,8 @@ static uint32_t eth_addresses_mask_bits(const struct sockaddr *mask, const uint8
   return bits;
 }
 
-/* The first of each family that the kernel has there; a link-local one of IPv6 if there is no
- * other. */
+/* Reads the first address of each family that the kernel has there; for IPv6 a link-local one if
+ * there is no other. */
 static void eth_addresses_read_kernel(struct eth_port *port)
 {
   char name[IF_NAMESIZE] = "";
@@ -71,7 +71,7 @@ static void eth_addresses_read_kernel(struct eth_port *port)
   freeifaddrs(list);
 }
 
-/* 169.254/16 by the MAC (RFC 3927), and fe80::/64. */
+/* Adds link-local addresses: 169.254/16 by the MAC (RFC 3927), and fe80::/64. */
 static void eth_addresses_add_link_local(struct eth_port *port)
 {
   const uint8_t *mac = port->mac;
@@ -137,7 +137,7 @@ int eth_port_find_networks(struct eth_port *port, const struct pst_options *opti
   if (port->network_count == 0 && port->netdev)
     eth_addresses_read_kernel(port);
   else if (port->netdev && !eth_addresses_is_kernels(port, port->networks[0].address))
-    port->netdev = 0; /* nobody but this port answers for it */
+    port->netdev = 0; /* only this port answers for it */
   if (!port->netdev)
     eth_addresses_add_link_local(port);
   if (port->network_count)
@@ -193,7 +193,7 @@ static bool eth_addresses_is_source_taken(const struct eth_port *port,
   return false;
 }
 
-/* Another receiver at the same address and UDP port; the first one. */
+/* Finds the first other receiver at the same address and UDP port. */
 static struct pst_endpoint *eth_addresses_find_beside(const struct eth_port *port,
                                                       const struct pst_endpoint *mine, uint16_t udp)
 {
@@ -204,7 +204,7 @@ static struct pst_endpoint *eth_addresses_find_beside(const struct eth_port *por
   return at ? eth_endpoint_of(at) : NULL;
 }
 
-/* Would no frame tell them apart? */
+/* True if there is a receiver that no frame could tell from this one. */
 static bool eth_addresses_has_twin(const struct eth_port *port, const struct pst_endpoint *mine,
                                    uint16_t udp)
 {

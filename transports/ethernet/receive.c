@@ -218,7 +218,7 @@ static uint32_t eth_receive_copy_in(struct pst_endpoint *endpoint, struct pst_co
   return n;
 }
 
-/* Frames that came by another queue than the ring's, into slots of its pool. */
+/* Moves frames that came by another queue than the ring's into slots of its pool. */
 static uint32_t eth_receive_move_in(struct pst_endpoint *endpoint, struct pst_completion *out,
                                     uint32_t max)
 {

@@ -16,7 +16,8 @@ int udp_endpoint_address(struct pst_endpoint *endpoint, struct pst_blob *address
   return dg_endpoint_address(&endpoint->dg, own, count, address);
 }
 
-/* The nonce makes packets longer than their payload lets one expect. */
+/* Logs if messages exceed the MTU: with the nonce packets are longer than their payload
+ * suggests. */
 static void udp_connect_note_mtu(const struct pst_endpoint *endpoint)
 {
   const struct udp_tx *tx = endpoint->tx;
@@ -38,7 +39,7 @@ static int udp_connect_to(struct dg_endpoint *end, const union dg_address *addre
 
   dg_address_print(address, text, sizeof(text));
   if (connect(endpoint->fd, &address->any, dg_address_length(address)) != 0) {
-    int rc = errno == EINVAL ? -ENETUNREACH : -errno; /* values have been judged: it is the host */
+    int rc = errno == EINVAL ? -ENETUNREACH : -errno; /* options are right */
     return UDP_REFUSE(endpoint, rc,
                       "no route to %s: %s; see `ip route get`, and the options `device` and `to`",
                       text, strerror(-rc));

@@ -8,7 +8,7 @@
 
 #include "pci.h"
 
-/* Bridges of a path from `at` on: its PCI addresses, but for the last one, the device's own. */
+/* Counts the bridges of a path from `at` on: its PCI addresses but the last, the device's own. */
 static unsigned vb_pci_bridges(const char *at)
 {
   unsigned count = 0;
@@ -29,8 +29,9 @@ static size_t vb_pci_root_of(const char *path, const char **root)
   return strcspn(*root, "/");
 }
 
-/* What both have in common ends with a bridge below the root complex, a port of a switch or the
- * root's; within one switch each device has one port of it above, and both the one in common. */
+/* The common part of both paths ends with a bridge below the root complex: a port of a switch, or
+ * of the root. Within one switch, each device has one port of the switch above it, and both have
+ * one in common. */
 enum vb_pci_distance vb_pci_between(const char *a, const char *b)
 {
   const char *root_a, *root_b;
@@ -56,7 +57,7 @@ enum vb_pci_distance vb_pci_between(const char *a, const char *b)
              : VB_PCI_PXB;
 }
 
-/* The file has a line "GPU UUID: <uuid>". */
+/* True if the file has a line "GPU UUID: <uuid>". */
 static bool vb_pci_is_of(const char *path, const char *uuid)
 {
   FILE *file = fopen(path, "re");

@@ -19,12 +19,12 @@
 
 #include "cm_internal.h"
 
-#define RESOLVE_MS 1000              /* for a neighbour to answer, a try */
+#define RESOLVE_MS 1000              /* for a neighbour to answer, in each try */
 #define AGAIN_NS UINT64_C(100000000) /* between tries */
 #define NOBODY_LISTENS 8             /* a reason of REJ: invalid service ID */
 
 enum stage {
-  STAGE_IDLE,    /* the peer is to ask, or was not told of yet */
+  STAGE_IDLE,    /* the peer is to ask, or is not known yet */
   STAGE_ADDRESS, /* resolving */
   STAGE_ROUTE,
   STAGE_REQUEST, /* asked, not answered */
@@ -35,7 +35,7 @@ struct rc_cm {
   struct rdma_cm_id *id;   /* NULL: none yet */
   struct rdma_cm_id *next; /* the peer's request to be connected anew, not answered yet */
   enum stage stage;
-  uint64_t from; /* the token that the peer's request says */
+  uint64_t from; /* the token in the peer's request */
   uint64_t again_ns;
   uint32_t gid_index; /* as the kernel chose */
   uint32_t hop_limit;
@@ -52,12 +52,12 @@ struct private_data {
 
 static const uint8_t magic[8] = {'p', 's', 't', 'r', 'c', 'c', 'm', 1};
 
-/* An event, once it is given back. */
+/* What is kept of an event after its acknowledgement. */
 struct event {
   int type;
   int status;
   struct rdma_cm_id *id;
-  bool has_data; /* of ours */
+  bool has_data; /* the data are of our format */
   struct private_data data;
 };
 
@@ -243,7 +243,7 @@ static void rc_cm_resolve_route(struct pst_endpoint *endpoint)
             "(`ip addr`, `rdma link`)");
     return;
   }
-  /* Before the route, which it belongs to. */
+  /* Before the route is resolved, since it is part of it. */
   if (tos && rdma_set_option(cm->id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &tos, sizeof(tos)) != 0)
     rc_cm_fail(endpoint, -errno, "rdma_set_option of traffic_class");
   else if (rdma_resolve_route(cm->id, RESOLVE_MS) != 0)
@@ -258,7 +258,8 @@ static void rc_cm_ask(struct pst_endpoint *endpoint)
   struct rc_cm *cm = endpoint->rc->cm;
 
   cm->stage = STAGE_REQUEST;
-  /* For the peer; the queue pair has it anyway. Linux before 5.1 has no such. */
+  /* This is for the peer; the queue pair has it anyway. Linux before 5.1 does not know the
+   * option. */
   rdma_set_option(cm->id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &timeout, sizeof(timeout));
   if (rdma_connect(cm->id, &param) != 0)
     rc_cm_fail(endpoint, -errno, "rdma_connect");
@@ -266,7 +267,8 @@ static void rc_cm_ask(struct pst_endpoint *endpoint)
 
 /* ---- The end that is asked --------------------------------------------------------------- */
 
-/* For good. A peer that reconnects tries again after any other refusal, the kernel's among them. */
+/* Refuses for good. After any other refusal, also of the kernel, a peer that reconnects tries
+ * again. */
 static void rc_cm_turn_away(struct rdma_cm_id *id)
 {
   struct private_data data = {0};
@@ -373,7 +375,7 @@ static void rc_cm_connect(struct pst_endpoint *endpoint)
       rc_cm_answer(endpoint);
     return;
   }
-  if (endpoint->rc->cm->id) { /* it is not for the peer to ask */
+  if (endpoint->rc->cm->id) { /* the peer has no right to ask */
     rc_cm_turn_away(endpoint->rc->cm->id);
     endpoint->rc->cm->id = NULL;
   }
@@ -413,14 +415,14 @@ static void rc_cm_look(struct pst_endpoint *endpoint, uint64_t now_ns)
 
 /* ---- Events ------------------------------------------------------------------------------ */
 
-/* The endpoint is not there any more, or nobody listens: a later try would find the same. */
+/* True if the endpoint is gone, or nothing listens: a later try would fail, too. */
 static bool rc_cm_is_for_good(const struct event *event)
 {
   return event->type == RDMA_CM_EVENT_REJECTED &&
          (event->has_data || event->status == NOBODY_LISTENS);
 }
 
-/* A connection that reconnects. */
+/* Notes the failure of a try to reconnect. */
 static void rc_cm_on_missed(struct pst_endpoint *endpoint, const struct event *event)
 {
   if (endpoint->rc->cm->stage == STAGE_SETTLED)
@@ -429,7 +431,7 @@ static void rc_cm_on_missed(struct pst_endpoint *endpoint, const struct event *e
     rc_cm_reconnects(endpoint, event->type, event->status);
 }
 
-/* It ends what is not connected yet; later, the queue pair's own errors do. */
+/* Fails a connection that does not stand yet. Later, errors of the queue pair do. */
 static void rc_cm_failed(struct pst_endpoint *endpoint, const struct event *event)
 {
   char why[1024];
@@ -495,7 +497,7 @@ static void rc_cm_take_of(struct pst_endpoint *endpoint, const struct event *eve
     break;
   case RDMA_CM_EVENT_REJECTED:
     rc_cm_failed(endpoint, event);
-    /* The peer's kernel had not heard yet that the connection stands when its end went away. */
+    /* The peer's end went away before its kernel learned that the connection stands. */
     if (endpoint->rc->stage.name == RC_CONNECTED)
       rc_cm_left(endpoint);
     break;
@@ -543,7 +545,8 @@ static void rc_cm_events(struct pst_worker *worker)
   }
 }
 
-/* What came before is still to be looked at: a hello, or what a deferred work has done. */
+/* True while something that came before must be handled first: a hello, or the result of deferred
+ * work. */
 static bool rc_cm_is_early(const struct pst_endpoint *endpoint)
 {
   if (!endpoint->device->reconnect_ns)
