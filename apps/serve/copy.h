@@ -19,7 +19,7 @@
 
 #include "client_connection.h"
 #include "partial_file.h"
-#include "sandbox.h"
+#include "root.h"
 
 struct json_object;
 
@@ -101,7 +101,7 @@ struct transfer {
   uint32_t file, slots, mode;
   int fd;
   struct stat stat;
-  struct sandbox_data data;
+  struct root_data data;
   struct partial_file part;
   uint64_t size, at, there, counted;
   uint64_t busy_ns, retry_ns; /* another process writes: since when, when to try again; or 0 */

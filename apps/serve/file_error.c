@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* Why a file could not be read or written, and what helps. */
-#include "sandbox.h"
+#include "root.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -6,7 +6,7 @@
 
 #include "copy.h"
 #include "errno_hint.h"
-#include "sandbox.h"
+#include "root.h"
 
 #define EXISTS "it exists and is not replaced (--overwrite allows it)"
 
@@ -214,7 +214,7 @@ static void serve_get_finish(struct transfer *t)
 static void serve_get_meet_existing(struct transfer *t)
 {
   if (t->copy->params->resume)
-    t->fd = serve_sandbox_open_file(t->copy->root, t->local, &t->stat);
+    t->fd = serve_root_open_file(t->copy->root, t->local, &t->stat);
   if (t->fd >= 0 && (uint64_t)t->stat.st_size == t->size) {
     serve_transfer_compare(t);
   } else {

@@ -9,7 +9,7 @@
 #include "copy.h"
 #include "errno_hint.h"
 #include "log.h"
-#include "sandbox.h"
+#include "root.h"
 #include "wire.h"
 
 /* A server may list more than there is memory for. With this many names pending, the listing waits
@@ -116,7 +116,7 @@ static void serve_get_names_begin_folder(struct copy *copy, const struct pending
 {
   const char *local = pending->name + pending->strip;
   char why[FILE_ERROR_BYTES];
-  int rc = local[0] != '\0' ? serve_sandbox_make_folder(copy->root, local, 0777) : 0;
+  int rc = local[0] != '\0' ? serve_root_make_folder(copy->root, local, 0777) : 0;
 
   if (rc < 0) {
     serve_file_error_refused(FILE_ERROR_FOLDER, rc, local, false, why);
@@ -178,7 +178,7 @@ static int serve_get_names_open_single(struct copy *copy, const char *to)
     snprintf(folder, sizeof(folder), ".");
   else
     snprintf(folder, sizeof(folder), "%.*s", slash == to ? 1 : (int)(slash - to), to);
-  copy->root = serve_sandbox_open(folder);
+  copy->root = serve_root_open(folder);
   return copy->root < 0 ? serve_get_names_fail_folder(copy, folder) : 0;
 }
 
@@ -187,7 +187,7 @@ static int serve_get_names_open_destination(struct copy *copy)
   const struct copy_params *params = copy->params;
   const char *to = params->to ? params->to : ".";
 
-  copy->root = serve_sandbox_open(to);
+  copy->root = serve_root_open(to);
   if (copy->root >= 0)
     return 0;
   if ((copy->root == -ENOENT || copy->root == -ENOTDIR) && params->name_count == 1 &&

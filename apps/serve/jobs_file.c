@@ -4,7 +4,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "sandbox.h"
+#include "root.h"
 #include "server.h"
 
 #define SUM_STEP (64u << 20) /* bytes */
@@ -98,8 +98,8 @@ void serve_job_fetch(struct job *job)
   if (!serve_jobs_file_range_is_legal(job, job->client->server->chunk_max) ||
       !serve_jobs_file_region_is_legal(job))
     return;
-  int64_t extent = serve_sandbox_extent(job->file->fd, job->asked.offset, job->asked.length,
-                                        job->file->size, &job->file->data, &hole);
+  int64_t extent = serve_root_extent(job->file->fd, job->asked.offset, job->asked.length,
+                                     job->file->size, &job->file->data, &hole);
   if (extent < 0) {
     serve_jobs_file_fail_read(job, extent == -ESTALE ? 0 : extent);
   } else if (hole) {

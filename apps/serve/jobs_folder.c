@@ -6,7 +6,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "sandbox.h"
+#include "root.h"
 #include "server.h"
 
 /* Room for a listing's names; the rest of the message is small. */
@@ -33,7 +33,7 @@ int serve_job_open(struct job *job, const char *name)
 
   if (!file)
     return 0;
-  int fd = serve_sandbox_open_file(job->client->server->root, name, &file->stat);
+  int fd = serve_root_open_file(job->client->server->root, name, &file->stat);
   if (fd < 0)
     return fd;
   file->used = true;
@@ -109,7 +109,7 @@ void serve_job_close(struct job *job)
     serve_job_refuse(job, -EBUSY, "CLOSE: other requests on the file are under way");
     return;
   }
-  bool stale = !file->writable && serve_sandbox_changed(file->fd, &file->stat);
+  bool stale = !file->writable && serve_root_changed(file->fd, &file->stat);
   serve_file_drop(file);
   job->file = NULL;
   if (stale)
@@ -121,15 +121,15 @@ void serve_job_close(struct job *job)
 
 int serve_job_list_folder(struct job *job, const char *name)
 {
-  int folder = serve_sandbox_open_folder(job->client->server->root, name);
+  int folder = serve_root_open_folder(job->client->server->root, name);
 
   if (folder < 0)
     return folder;
   job->answer.cursor = job->asked.cursor;
   job->names = malloc(LISTED_BYTES);
   int count = !job->names ? -ENOMEM
-                          : serve_sandbox_list(folder, &job->answer.cursor, job->answer.entries,
-                                               job->names, LISTED_BYTES);
+                          : serve_root_list(folder, &job->answer.cursor, job->answer.entries,
+                                            job->names, LISTED_BYTES);
   close(folder);
   if (count < 0)
     return count;
@@ -140,7 +140,7 @@ int serve_job_list_folder(struct job *job, const char *name)
 
 int serve_job_make_folder(struct job *job, const char *name)
 {
-  int rc = serve_sandbox_make_folder(job->client->server->root, name, job->asked.mode);
+  int rc = serve_root_make_folder(job->client->server->root, name, job->asked.mode);
 
   if (rc == 0)
     serve_job_answer(job, SERVE_DONE);

@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "sandbox.h"
+#include "root.h"
 
 #define TRIES 8
 #define NAME_BYTES (NAMES_BYTES_MAX + sizeof(NAMES_PART_SUFFIX) + 1)
@@ -140,7 +140,7 @@ int serve_part_open(int root, const char *name, uint64_t size, uint32_t mode, bo
 
   *part = (struct partial_file){
       .folder = -1, .fd = -1, .size = size, .mode = mode, .overwrite = overwrite};
-  int folder = serve_sandbox_open_parent(root, name, &last);
+  int folder = serve_root_open_parent(root, name, &last);
   if (folder < 0)
     return folder;
   part->folder = folder;

@@ -30,7 +30,7 @@ struct partial_file {
  * 0; -EEXIST: the file exists, and not `overwrite`; -EISDIR: a folder has that name; -EBUSY:
  * somebody else is writing it; -ENOTSUP: what is called like the part is no plain file;
  * -EPERM: the part is another user's; -EACCES: none can be made there; and as
- * serve_sandbox_open_parent(). */
+ * serve_root_open_parent(). */
 int serve_part_open(int root, const char *name, uint64_t size, uint32_t mode, bool overwrite,
                     bool resume, struct partial_file *part);
 

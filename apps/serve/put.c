@@ -3,7 +3,7 @@
 #include <errno.h>
 
 #include "copy.h"
-#include "sandbox.h"
+#include "root.h"
 
 #define EXISTS "it exists and is not replaced (--overwrite at both ends allows it)"
 
@@ -53,7 +53,7 @@ static bool serve_put_feed(struct transfer *t, struct slot *slot)
   uint64_t most = t->copy->chunk;
   if (t->at < t->there && t->there - t->at < most)
     most = t->there - t->at;
-  int64_t extent = serve_sandbox_extent(t->fd, t->at, most, t->size, &t->data, &slot->is_hole);
+  int64_t extent = serve_root_extent(t->fd, t->at, most, t->size, &t->data, &slot->is_hole);
   if (extent < 0) {
     serve_transfer_unread(t, extent == -ESTALE ? 0 : extent);
     return false;
@@ -83,7 +83,7 @@ static void serve_put_committed(struct ask *ask, const struct serve_message *ans
 
 static void serve_put_commit(struct transfer *t)
 {
-  if (serve_sandbox_changed(t->fd, &t->stat))
+  if (serve_root_changed(t->fd, &t->stat))
     serve_transfer_fail(t, COPY_CLIENT, -ESTALE,
                         "it was changed while it was read; try again once nothing writes to it");
   if (t->existing && !t->failed)

@@ -11,7 +11,7 @@
 #include "copy.h"
 #include "errno_hint.h"
 #include "log.h"
-#include "sandbox.h"
+#include "root.h"
 #include "wire.h"
 
 /* What was named that an entry lies in. */
@@ -100,9 +100,9 @@ static int serve_put_names_open_entry(struct copy *copy, const FTSENT *entry, bo
   const char *below = entry->fts_path + serve_put_names_start_of(entry)->fts_pathlen;
 
   *fd = entry->fts_level == FTS_ROOTLEVEL
-            ? serve_sandbox_open_seen(-1, entry->fts_accpath, entry->fts_statp, flags)
-            : serve_sandbox_open_seen(copy->walk_root, below + strspn(below, "/"), entry->fts_statp,
-                                      flags);
+            ? serve_root_open_seen(-1, entry->fts_accpath, entry->fts_statp, flags)
+            : serve_root_open_seen(copy->walk_root, below + strspn(below, "/"), entry->fts_statp,
+                                   flags);
   return *fd < 0 ? *fd : 0;
 }
 

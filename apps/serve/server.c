@@ -11,7 +11,7 @@
 #include "clock.h"
 #include "errno_hint.h"
 #include "log.h"
-#include "sandbox.h"
+#include "root.h"
 #include "signals.h"
 
 #define EVENTS 64
@@ -75,7 +75,7 @@ int serve_server_open(const struct server_params *params, struct server *server,
   node.pieces = (uint32_t)params->pieces;
   node.offers = SERVER_OFFERS;
   *server = (struct server){.params = params, .root = -1};
-  if (params->root && (server->root = serve_sandbox_open(params->root)) < 0)
+  if (params->root && (server->root = serve_root_open(params->root)) < 0)
     return app_log_fail(error, PST_EXIT_USAGE, server->root, "serve: --root %s: %s; %s",
                         params->root, strerror(-server->root),
                         app_errno_hint_folder(-server->root));

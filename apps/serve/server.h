@@ -18,7 +18,7 @@
 #include "fair_queue.h"
 #include "io.h"
 #include "partial_file.h"
-#include "sandbox.h"
+#include "root.h"
 #include "segments.h"
 #include "wire.h"
 
@@ -77,7 +77,7 @@ struct open_file {
   int fd;
   struct stat stat; /* as it was when it was opened, to read */
   uint64_t size;
-  struct sandbox_data data;
+  struct root_data data;
   struct partial_file part; /* to write */
   struct extents extents;
   /* What CHECKs have summed with SERVE_FLAG_ON: [0, summed), or are summing. */

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "serve/partial_file.h"
-#include "serve/sandbox.h"
+#include "serve/root.h"
 #include "serve/wire.h"
 #include "support.h"
 
@@ -27,7 +27,7 @@ static int setup(void **state)
              "ln -s /etc/passwd root/absolute && ln -s file root/link && "
              "ln -s loop root/loop && mkfifo root/fifo && echo x >root/sub/x"),
       0);
-  root = serve_sandbox_open("root");
+  root = serve_root_open("root");
   assert_true(root >= 0);
   return 0;
 }
@@ -95,29 +95,29 @@ static void test_names(void **state)
 static void test_nothing_leads_out(void **state)
 {
   struct stat stat;
-  int fd = serve_sandbox_open_file(root, "file", &stat);
+  int fd = serve_root_open_file(root, "file", &stat);
 
   (void)state;
   assert_true(fd >= 0);
   assert_int_equal(stat.st_size, 7);
   close(fd);
-  fd = serve_sandbox_open_file(root, "link", &stat);
+  fd = serve_root_open_file(root, "link", &stat);
   assert_true(fd >= 0);
   close(fd);
-  assert_int_equal(serve_sandbox_open_file(root, "leads-out", &stat), -EXDEV);
-  assert_int_equal(serve_sandbox_open_file(root, "absolute", &stat), -EXDEV);
-  assert_int_equal(serve_sandbox_open_file(root, "folder-out/file", &stat), -EXDEV);
-  assert_int_equal(serve_sandbox_open_file(root, "../outside/file", &stat), -EXDEV);
-  assert_int_equal(serve_sandbox_open_file(root, "sub/../../outside/file", &stat), -EXDEV);
-  assert_int_equal(serve_sandbox_open_file(root, "/etc/passwd", &stat), -EXDEV);
-  assert_int_equal(serve_sandbox_open_file(root, "loop", &stat), -ELOOP);
-  assert_int_equal(serve_sandbox_open_file(root, "none", &stat), -ENOENT);
-  assert_int_equal(serve_sandbox_open_file(root, "sub", &stat), -EISDIR);
-  assert_int_equal(serve_sandbox_open_file(root, "file/x", &stat), -ENOTDIR);
+  assert_int_equal(serve_root_open_file(root, "leads-out", &stat), -EXDEV);
+  assert_int_equal(serve_root_open_file(root, "absolute", &stat), -EXDEV);
+  assert_int_equal(serve_root_open_file(root, "folder-out/file", &stat), -EXDEV);
+  assert_int_equal(serve_root_open_file(root, "../outside/file", &stat), -EXDEV);
+  assert_int_equal(serve_root_open_file(root, "sub/../../outside/file", &stat), -EXDEV);
+  assert_int_equal(serve_root_open_file(root, "/etc/passwd", &stat), -EXDEV);
+  assert_int_equal(serve_root_open_file(root, "loop", &stat), -ELOOP);
+  assert_int_equal(serve_root_open_file(root, "none", &stat), -ENOENT);
+  assert_int_equal(serve_root_open_file(root, "sub", &stat), -EISDIR);
+  assert_int_equal(serve_root_open_file(root, "file/x", &stat), -ENOTDIR);
   /* Would block, were it opened. */
-  assert_int_equal(serve_sandbox_open_file(root, "fifo", &stat), -ENOTSUP);
-  assert_int_equal(serve_sandbox_open_folder(root, "folder-out"), -EXDEV);
-  assert_int_equal(serve_sandbox_open_folder(root, "file"), -ENOTDIR);
+  assert_int_equal(serve_root_open_file(root, "fifo", &stat), -ENOTSUP);
+  assert_int_equal(serve_root_open_folder(root, "folder-out"), -EXDEV);
+  assert_int_equal(serve_root_open_folder(root, "file"), -ENOTDIR);
 }
 
 static void test_nothing_is_made_outside(void **state)
@@ -125,11 +125,11 @@ static void test_nothing_is_made_outside(void **state)
   struct partial_file part;
 
   (void)state;
-  assert_int_equal(serve_sandbox_make_folder(root, "folder-out/new", 0777), -EXDEV);
-  assert_int_equal(serve_sandbox_make_folder(root, "file", 0777), -EEXIST);
-  assert_int_equal(serve_sandbox_make_folder(root, "folder-out", 0777), -ELOOP);
-  assert_int_equal(serve_sandbox_make_folder(root, "sub", 0777), 0);
-  assert_int_equal(serve_sandbox_make_folder(root, "sub/new", 0777), 0);
+  assert_int_equal(serve_root_make_folder(root, "folder-out/new", 0777), -EXDEV);
+  assert_int_equal(serve_root_make_folder(root, "file", 0777), -EEXIST);
+  assert_int_equal(serve_root_make_folder(root, "folder-out", 0777), -ELOOP);
+  assert_int_equal(serve_root_make_folder(root, "sub", 0777), 0);
+  assert_int_equal(serve_root_make_folder(root, "sub/new", 0777), 0);
   assert_int_equal(serve_part_open(root, "folder-out/new", 1, 0600, true, false, &part), -EXDEV);
   assert_int_equal(serve_part_open(root, "none/new", 1, 0600, true, false, &part), -ENOENT);
   assert_int_equal(serve_part_open(root, "sub", 1, 0600, true, false, &part), -EISDIR);
@@ -199,26 +199,26 @@ static void test_only_what_was_seen_is_opened(void **state)
   assert_int_equal(mkdir("root/sub", 0777) == 0 || errno == EEXIST, 1);
   write_file("root/sub/file", "seen", 4);
   assert_int_equal(lstat("root/sub/file", &seen), 0);
-  int fd = serve_sandbox_open_seen(root, "sub/file", &seen, O_RDONLY);
+  int fd = serve_root_open_seen(root, "sub/file", &seen, O_RDONLY);
   assert_true(fd >= 0);
   close(fd);
   /* A link to the very file is a link all the same; so is one in a folder's place. */
   assert_int_equal(rename("root/sub/file", "root/sub/kept"), 0);
   assert_int_equal(symlink("kept", "root/sub/file"), 0);
-  assert_int_equal(serve_sandbox_open_seen(root, "sub/file", &seen, O_RDONLY), -ESTALE);
+  assert_int_equal(serve_root_open_seen(root, "sub/file", &seen, O_RDONLY), -ESTALE);
   assert_int_equal(unlink("root/sub/file"), 0);
   assert_int_equal(rename("root/sub", "root/moved"), 0);
   assert_int_equal(symlink("moved", "root/sub"), 0);
-  assert_int_equal(serve_sandbox_open_seen(root, "sub/kept", &seen, O_RDONLY), -ESTALE);
+  assert_int_equal(serve_root_open_seen(root, "sub/kept", &seen, O_RDONLY), -ESTALE);
   assert_int_equal(unlink("root/sub"), 0);
   assert_int_equal(rename("root/moved", "root/sub"), 0);
   /* Another file, and what would block if it were opened. */
   write_file("root/sub/file", "other", 5);
-  assert_int_equal(serve_sandbox_open_seen(root, "sub/file", &seen, O_RDONLY), -ESTALE);
+  assert_int_equal(serve_root_open_seen(root, "sub/file", &seen, O_RDONLY), -ESTALE);
   assert_int_equal(unlink("root/sub/file"), 0);
   assert_int_equal(mkfifo("root/sub/file", 0600), 0);
-  assert_int_equal(serve_sandbox_open_seen(root, "sub/file", &seen, O_RDONLY), -ESTALE);
-  assert_int_equal(serve_sandbox_open_seen(root, "sub/none", &seen, O_RDONLY), -ENOENT);
+  assert_int_equal(serve_root_open_seen(root, "sub/file", &seen, O_RDONLY), -ESTALE);
+  assert_int_equal(serve_root_open_seen(root, "sub/none", &seen, O_RDONLY), -ENOENT);
 }
 
 /* Counts entries that no client can ask for; their names may be shown. */
@@ -253,9 +253,9 @@ static void test_folders_are_listed_in_parts(void **state)
   write_file("root/sub/a\nb", "", 0);
   assert_int_equal(mkdir("root/sub/d", 0777), 0);
   assert_int_equal(symlink("x", "root/sub/l"), 0);
-  int folder = serve_sandbox_open_folder(root, "sub");
+  int folder = serve_root_open_folder(root, "sub");
   do {
-    int n = serve_sandbox_list(folder, &cursor, entries, names, sizeof(names));
+    int n = serve_root_list(folder, &cursor, entries, names, sizeof(names));
     assert_true(n > 0 || cursor == 0);
     unnamed += n > 0 ? count_unnamed(entries, (uint32_t)n) : 0;
     for (int i = 0; i < n; i++) {
@@ -397,7 +397,7 @@ static void test_killed_at_any_point(void **state)
 static void test_holes_are_found(void **state)
 {
   const uint64_t size = 4 << 20;
-  struct sandbox_data known = {0};
+  struct root_data known = {0};
   bool hole = false;
   int fd = open("root/sparse", O_RDWR | O_CREAT | O_TRUNC, 0600);
 
@@ -410,21 +410,21 @@ static void test_holes_are_found(void **state)
     close(fd);
     skip(); /* the file system keeps none */
   }
-  assert_int_equal(serve_sandbox_extent(fd, 0, 4096, size, &known, &hole), 1 << 20);
+  assert_int_equal(serve_root_extent(fd, 0, 4096, size, &known, &hole), 1 << 20);
   assert_true(hole);
-  int64_t data = serve_sandbox_extent(fd, 1 << 20, 1 << 20, size, &known, &hole);
+  int64_t data = serve_root_extent(fd, 1 << 20, 1 << 20, size, &known, &hole);
   assert_false(hole);
   assert_true(data > 16 << 10 && data <= 32 << 10);
-  assert_int_equal(serve_sandbox_extent(fd, 1 << 20, 100, size, &known, &hole), 100);
+  assert_int_equal(serve_root_extent(fd, 1 << 20, 100, size, &known, &hole), 100);
   assert_false(hole);
   /* Known from before, and cut where it ends. */
   assert_true(known.begin <= 1 << 20 && known.end > 1 << 20);
-  assert_int_equal(serve_sandbox_extent(fd, known.end - 10, 100, size, &known, &hole), 10);
+  assert_int_equal(serve_root_extent(fd, known.end - 10, 100, size, &known, &hole), 10);
   assert_false(hole);
-  assert_int_equal(serve_sandbox_extent(fd, 2 << 20, 1, size, &known, &hole), 2 << 20);
+  assert_int_equal(serve_root_extent(fd, 2 << 20, 1, size, &known, &hole), 2 << 20);
   assert_true(hole);
   assert_int_equal(ftruncate(fd, 1 << 20), 0);
-  assert_int_equal(serve_sandbox_extent(fd, 2 << 20, 1, size, &known, &hole), -ESTALE);
+  assert_int_equal(serve_root_extent(fd, 2 << 20, 1, size, &known, &hole), -ESTALE);
   close(fd);
 }
 

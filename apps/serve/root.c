@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Opens files below the server's root, and nothing outside it. */
-#include "sandbox.h"
+#include "root.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -16,7 +16,7 @@
 #define HOLE_LEAST (64u << 10)
 #define TRIES 8 /* openat2: EAGAIN when something is renamed meanwhile */
 
-static int serve_sandbox_open_resolved(int folder, const char *name, int flags, uint64_t resolve)
+static int serve_root_open_resolved(int folder, const char *name, int flags, uint64_t resolve)
 {
   const struct open_how how = {.flags = (uint64_t)(flags | O_CLOEXEC), .resolve = resolve};
   long fd = -1;
@@ -29,17 +29,17 @@ static int serve_sandbox_open_resolved(int folder, const char *name, int flags, 
   return fd < 0 ? -errno : (int)fd;
 }
 
-static int serve_sandbox_open_beneath(int folder, const char *name, int flags)
+static int serve_root_open_beneath(int folder, const char *name, int flags)
 {
-  return serve_sandbox_open_resolved(folder, name, flags, RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS);
+  return serve_root_open_resolved(folder, name, flags, RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS);
 }
 
-int serve_sandbox_open(const char *path)
+int serve_root_open(const char *path)
 {
   int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0)
     return -errno;
-  int probe = serve_sandbox_open_beneath(fd, ".", O_PATH | O_DIRECTORY);
+  int probe = serve_root_open_beneath(fd, ".", O_PATH | O_DIRECTORY);
   if (probe < 0) {
     close(fd);
     return probe;
@@ -49,7 +49,7 @@ int serve_sandbox_open(const char *path)
 }
 
 /* To a program that has it open, a removed folder looks like an empty one. */
-static bool serve_sandbox_is_gone(int root)
+static bool serve_root_is_gone(int root)
 {
   struct stat now;
 
@@ -57,13 +57,13 @@ static bool serve_sandbox_is_gone(int root)
 }
 
 /* First only looked at: to open a device, or a FIFO, may do something. */
-int serve_sandbox_open_file(int root, const char *name, struct stat *stat)
+int serve_root_open_file(int root, const char *name, struct stat *stat)
 {
   struct stat seen;
-  int fd = serve_sandbox_open_beneath(root, name, O_PATH);
+  int fd = serve_root_open_beneath(root, name, O_PATH);
 
   if (fd < 0)
-    return fd == -ENOENT && serve_sandbox_is_gone(root) ? -ESTALE : fd;
+    return fd == -ENOENT && serve_root_is_gone(root) ? -ESTALE : fd;
   int rc = fstat(fd, &seen) < 0 ? -errno : 0;
   close(fd);
   if (rc == 0 && S_ISDIR(seen.st_mode))
@@ -72,7 +72,7 @@ int serve_sandbox_open_file(int root, const char *name, struct stat *stat)
     rc = -ENOTSUP;
   if (rc < 0)
     return rc;
-  fd = serve_sandbox_open_beneath(root, name, O_RDONLY | O_NONBLOCK | O_NOCTTY);
+  fd = serve_root_open_beneath(root, name, O_RDONLY | O_NONBLOCK | O_NOCTTY);
   if (fd < 0)
     return fd;
   if (fstat(fd, &seen) < 0)
@@ -87,7 +87,7 @@ int serve_sandbox_open_file(int root, const char *name, struct stat *stat)
   return fd;
 }
 
-bool serve_sandbox_changed(int fd, const struct stat *was)
+bool serve_root_changed(int fd, const struct stat *was)
 {
   struct stat now;
 
@@ -95,7 +95,7 @@ bool serve_sandbox_changed(int fd, const struct stat *was)
          now.st_mtim.tv_sec != was->st_mtim.tv_sec || now.st_mtim.tv_nsec != was->st_mtim.tv_nsec;
 }
 
-static int serve_sandbox_check_seen(int fd, const struct stat *seen)
+static int serve_root_check_seen(int fd, const struct stat *seen)
 {
   struct stat now;
 
@@ -104,16 +104,16 @@ static int serve_sandbox_check_seen(int fd, const struct stat *seen)
   return now.st_dev == seen->st_dev && now.st_ino == seen->st_ino ? 0 : -ESTALE;
 }
 
-int serve_sandbox_open_seen(int root, const char *name, const struct stat *seen, int flags)
+int serve_root_open_seen(int root, const char *name, const struct stat *seen, int flags)
 {
   char self[64];
-  int looked = root < 0 ? serve_sandbox_open_resolved(AT_FDCWD, name, O_PATH, 0)
-                        : serve_sandbox_open_resolved(root, name, O_PATH,
-                                                      RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS);
+  int looked = root < 0 ? serve_root_open_resolved(AT_FDCWD, name, O_PATH, 0)
+                        : serve_root_open_resolved(root, name, O_PATH,
+                                                   RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS);
 
   if (looked < 0)
     return looked == -ELOOP || looked == -EXDEV || looked == -ENOTDIR ? -ESTALE : looked;
-  int fd = serve_sandbox_check_seen(looked, seen);
+  int fd = serve_root_check_seen(looked, seen);
   if (fd == 0) {
     snprintf(self, sizeof(self), "/proc/self/fd/%d", looked);
     fd = open(self, flags | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
@@ -124,30 +124,30 @@ int serve_sandbox_open_seen(int root, const char *name, const struct stat *seen,
   return fd;
 }
 
-int serve_sandbox_open_folder(int root, const char *name)
+int serve_root_open_folder(int root, const char *name)
 {
-  if (serve_sandbox_is_gone(root))
+  if (serve_root_is_gone(root))
     return -ESTALE;
-  return serve_sandbox_open_beneath(root, name[0] != '\0' ? name : ".", O_RDONLY | O_DIRECTORY);
+  return serve_root_open_beneath(root, name[0] != '\0' ? name : ".", O_RDONLY | O_DIRECTORY);
 }
 
-int serve_sandbox_open_parent(int root, const char *name, const char **last)
+int serve_root_open_parent(int root, const char *name, const char **last)
 {
   char folder[SERVE_NAME_MAX + 1];
   const char *slash = strrchr(name, '/');
 
   snprintf(folder, sizeof(folder), "%.*s", slash ? (int)(slash - name) : 0, name);
-  int fd = serve_sandbox_open_folder(root, folder);
+  int fd = serve_root_open_folder(root, folder);
   if (fd >= 0)
     *last = slash ? slash + 1 : name;
   return fd;
 }
 
-int serve_sandbox_make_folder(int root, const char *name, uint32_t mode)
+int serve_root_make_folder(int root, const char *name, uint32_t mode)
 {
   const char *last = NULL;
   struct stat stat;
-  int folder = serve_sandbox_open_parent(root, name, &last), rc = 0;
+  int folder = serve_root_open_parent(root, name, &last), rc = 0;
 
   if (folder < 0)
     return folder;
@@ -161,7 +161,7 @@ int serve_sandbox_make_folder(int root, const char *name, uint32_t mode)
 
 /* ---- Folders -------------------------------------------------------------------------- */
 
-static uint32_t serve_sandbox_kind_of(int folder, const struct dirent *entry)
+static uint32_t serve_root_kind_of(int folder, const struct dirent *entry)
 {
   struct stat stat;
   unsigned char type = entry->d_type;
@@ -172,41 +172,41 @@ static uint32_t serve_sandbox_kind_of(int folder, const struct dirent *entry)
 }
 
 /* Itself and the folder above it, and what unfinished transfers write to. */
-static bool serve_sandbox_is_hidden(const char *name)
+static bool serve_root_is_hidden(const char *name)
 {
   return strcmp(name, ".") == 0 || strcmp(name, "..") == 0 ||
          serve_path_is_part((const uint8_t *)name, strlen(name));
 }
 
 /* Its name goes to `name`. */
-static struct serve_entry serve_sandbox_take_entry(int folder, const struct dirent *entry,
-                                                   uint32_t length, uint8_t *name)
+static struct serve_entry serve_root_take_entry(int folder, const struct dirent *entry,
+                                                uint32_t length, uint8_t *name)
 {
   char checked[SERVE_NAME_MAX + 1];
   const char *why = NULL;
 
   memcpy(name, entry->d_name, length);
   if (serve_path_check_part(name, length, checked, &why) == 0)
-    return (struct serve_entry){serve_sandbox_kind_of(folder, entry), length, name};
+    return (struct serve_entry){serve_root_kind_of(folder, entry), length, name};
   for (uint32_t i = 0; i < length; i++)
     memset(name + i, '?', serve_path_control(name + i, length - i));
   return (struct serve_entry){SERVE_KIND_UNNAMED, length, name};
 }
 
-static int serve_sandbox_read_entries(DIR *listing, uint64_t *cursor, struct serve_entry *entries,
-                                      uint8_t *names, uint32_t bytes)
+static int serve_root_read_entries(DIR *listing, uint64_t *cursor, struct serve_entry *entries,
+                                   uint8_t *names, uint32_t bytes)
 {
   const struct dirent *entry;
   uint32_t count = 0, used = 0;
   long at = telldir(listing);
 
   for (errno = 0; (entry = readdir(listing)) != NULL; at = telldir(listing), errno = 0) {
-    if (serve_sandbox_is_hidden(entry->d_name))
+    if (serve_root_is_hidden(entry->d_name))
       continue;
     uint32_t length = (uint32_t)strlen(entry->d_name);
     if (count == SERVE_ENTRIES_MAX || length > bytes - used)
       break;
-    entries[count++] = serve_sandbox_take_entry(dirfd(listing), entry, length, names + used);
+    entries[count++] = serve_root_take_entry(dirfd(listing), entry, length, names + used);
     used += length;
   }
   if (!entry && errno != 0)
@@ -215,8 +215,8 @@ static int serve_sandbox_read_entries(DIR *listing, uint64_t *cursor, struct ser
   return (int)count;
 }
 
-int serve_sandbox_list(int folder, uint64_t *cursor, struct serve_entry entries[SERVE_ENTRIES_MAX],
-                       uint8_t *names, uint32_t bytes)
+int serve_root_list(int folder, uint64_t *cursor, struct serve_entry entries[SERVE_ENTRIES_MAX],
+                    uint8_t *names, uint32_t bytes)
 {
   int fd = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   DIR *listing = fd >= 0 ? fdopendir(fd) : NULL;
@@ -229,7 +229,7 @@ int serve_sandbox_list(int folder, uint64_t *cursor, struct serve_entry entries[
   }
   if (*cursor != 0)
     seekdir(listing, (long)*cursor);
-  int count = serve_sandbox_read_entries(listing, cursor, entries, names, bytes);
+  int count = serve_root_read_entries(listing, cursor, entries, names, bytes);
   closedir(listing);
   return count;
 }
@@ -237,7 +237,7 @@ int serve_sandbox_list(int folder, uint64_t *cursor, struct serve_entry entries[
 /* ---- Holes ------------------------------------------------------------------------------ */
 
 /* Where data begins, at or behind `at`; `size` when there is none any more. */
-static int64_t serve_sandbox_data_from(int fd, uint64_t at, uint64_t size)
+static int64_t serve_root_data_from(int fd, uint64_t at, uint64_t size)
 {
   off_t found = lseek(fd, (off_t)at, SEEK_DATA);
 
@@ -246,8 +246,8 @@ static int64_t serve_sandbox_data_from(int fd, uint64_t at, uint64_t size)
   return errno == ENXIO ? (int64_t)size : -errno;
 }
 
-int64_t serve_sandbox_extent(int fd, uint64_t offset, uint64_t length, uint64_t size,
-                             struct sandbox_data *known, bool *hole)
+int64_t serve_root_extent(int fd, uint64_t offset, uint64_t length, uint64_t size,
+                          struct root_data *known, bool *hole)
 {
   uint64_t end = offset + length < size ? offset + length : size;
   struct stat stat;
@@ -260,7 +260,7 @@ int64_t serve_sandbox_extent(int fd, uint64_t offset, uint64_t length, uint64_t 
     *hole = false;
     return (int64_t)((end < known->end ? end : known->end) - offset);
   }
-  int64_t data = serve_sandbox_data_from(fd, offset, size);
+  int64_t data = serve_root_data_from(fd, offset, size);
   if (data == -EINVAL) /* a file system that knows of no holes */
     data = (int64_t)offset;
   if (data < 0)
@@ -272,10 +272,10 @@ int64_t serve_sandbox_extent(int fd, uint64_t offset, uint64_t length, uint64_t 
   for (uint64_t at = (uint64_t)data; at < end;) {
     off_t next = lseek(fd, (off_t)at, SEEK_HOLE);
     if (next > (off_t)at)
-      *known = (struct sandbox_data){at, (uint64_t)next};
+      *known = (struct root_data){at, (uint64_t)next};
     if (next < 0 || (uint64_t)next >= end)
       break;
-    data = serve_sandbox_data_from(fd, (uint64_t)next, size);
+    data = serve_root_data_from(fd, (uint64_t)next, size);
     if (data < 0)
       break;
     if ((uint64_t)data - (uint64_t)next >= HOLE_LEAST || (uint64_t)data == size) {
