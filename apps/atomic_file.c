@@ -39,7 +39,10 @@ static int atomic_file_split(struct atomic_file *output)
     free(folder);
     return -ENOMEM;
   }
-  output->folder = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
+  /* To be read is what it takes to flush it. */
+  output->folder = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (output->folder < 0 && errno == EACCES)
+    output->folder = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
   int code = output->folder < 0 ? -errno : 0;
   free(folder);
   return code;
@@ -246,6 +249,22 @@ static int atomic_file_take_name(struct atomic_file *output, const char *what,
   return !why_not ? 0 : atomic_file_look_inside(output, what, why_not, error);
 }
 
+int app_atomic_file_look_again(const struct atomic_file *output, const char *what,
+                               const char *(*why_not)(int fd), struct pst_error *error)
+{
+  struct stat named;
+
+  if (fstatat(output->folder, output->name, &named, AT_SYMLINK_NOFOLLOW) < 0)
+    return errno == ENOENT
+               ? 0
+               : atomic_file_fail(output, what, PST_EXIT_FAILED, "look at", errno, error);
+  if (!S_ISREG(named.st_mode))
+    return app_log_fail(error, PST_EXIT_FAILED, -EEXIST,
+                        "%s: %s is no regular file any more; name another file", what,
+                        output->path);
+  return atomic_file_look_inside(output, what, why_not, error);
+}
+
 /* It opens to nobody whom the file that it replaces was closed to. */
 static int atomic_file_take_mode(const struct atomic_file *output)
 {
@@ -335,15 +354,6 @@ int app_atomic_file_partial(struct atomic_file *output)
   return 0;
 }
 
-static void atomic_file_sync_folder(const struct atomic_file *output)
-{
-  int fd = openat(output->folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd >= 0) {
-    fsync(fd);
-    close(fd);
-  }
-}
-
 static int atomic_file_give_name(struct atomic_file *output)
 {
   int rc = !output->temporary ? atomic_file_link_unnamed(output) : 0;
@@ -397,7 +407,7 @@ int app_atomic_file_commit(struct atomic_file *output, const char *what, struct 
       rc = atomic_file_give_name(output);
       if (rc < 0)
         atomic_file_keep_unnamed(output, what, rc, error);
-      atomic_file_sync_folder(output);
+      fsync(output->folder);
     }
   }
   app_atomic_file_discard(output);

@@ -39,6 +39,10 @@ int app_atomic_file_open(struct atomic_file *output, const char *what, const cha
 int app_atomic_file_open_over(struct atomic_file *output, const char *what, const char *path,
                               unsigned flags, const char *(*why_not)(int fd),
                               struct pst_error *error);
+/* As app_atomic_file_open_over() asked, of an open file whose name may have been taken meanwhile.
+ */
+int app_atomic_file_look_again(const struct atomic_file *output, const char *what,
+                               const char *(*why_not)(int fd), struct pst_error *error);
 /* Looks whether such a FIFO is there, for a file that is opened much later. Returns 0, or -EACCES,
  * reported. */
 int app_atomic_file_look(const char *what, const char *path, struct pst_error *error);

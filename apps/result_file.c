@@ -21,8 +21,7 @@
 #include "util/printable.h"
 
 #define RESULT_MAX (64 << 20) /* bytes; what is longer is no result */
-/* To write the FILE: its folder, the file, and the folder once more to flush it. */
-#define DESCRIPTORS 3
+#define FLAGS (ATOMIC_FILE_OVERWRITE | ATOMIC_FILE_LAST | ATOMIC_FILE_WHOLE)
 #define INTERRUPTED_SECONDS 1 /* for the result of a command that a second signal ends */
 
 /* The command's own FILE. */
@@ -31,33 +30,16 @@ static struct {
   const struct arguments *arguments;
   pid_t process; /* that began it: a child of its own writes none */
   int interrupted_fd;
-  int reserved[DESCRIPTORS]; /* so that the last result is written whatever else is open; 0: none */
-  pthread_mutex_t lock;      /* over what follows, and writing */
+  struct atomic_file last; /* the last result's: opened at first, since at the end there may be no
+                              descriptor for it, and the sandbox allows no new file */
+  int spare;               /* a descriptor for what is looked at before it is replaced; -1: none */
+  pthread_mutex_t lock;    /* over what follows, and writing */
   bool is_written;
   int exit_status;                                        /* that was written */
   void (*add)(void *context, struct json_object *result); /* where a signal ends it */
   void *context;
-} own = {.interrupted_fd = -1, .lock = PTHREAD_MUTEX_INITIALIZER};
-
-static void result_file_release_descriptors(void)
-{
-  for (int i = 0; i < DESCRIPTORS; i++) {
-    if (own.reserved[i] > 0)
-      close(own.reserved[i]);
-    own.reserved[i] = 0;
-  }
-}
-
-static int result_file_reserve_descriptors(void)
-{
-  for (int i = 0; i < DESCRIPTORS; i++) {
-    int fd = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-    if (fd < 0)
-      return -errno;
-    own.reserved[i] = fd;
-  }
-  return 0;
-}
+} own = {
+    .interrupted_fd = -1, .last = ATOMIC_FILE_INIT, .spare = -1, .lock = PTHREAD_MUTEX_INITIALIZER};
 
 static int result_file_write_all(int fd, const char *text, size_t length)
 {
@@ -147,6 +129,25 @@ static int result_file_refuse(const char *path, const char *why)
                       why);
 }
 
+/* That of the last result is open, once there is a first. */
+static int result_file_open(struct atomic_file *output, const char *path, struct pst_error *error)
+{
+  int code;
+
+  if (own.last.fd < 0)
+    return app_atomic_file_open_over(output, "--json", path, FLAGS, result_file_holds_other_data,
+                                     error);
+  if (own.spare >= 0)
+    close(own.spare);
+  own.spare = -1;
+  *output = own.last;
+  own.last = (struct atomic_file)ATOMIC_FILE_INIT;
+  code = app_atomic_file_look_again(output, "--json", result_file_holds_other_data, error);
+  if (code < 0)
+    app_atomic_file_discard(output);
+  return code;
+}
+
 int app_result_write(struct json_object *result, const char *path, struct pst_error *error)
 {
   struct atomic_file output = ATOMIC_FILE_INIT;
@@ -165,11 +166,8 @@ int app_result_write(struct json_object *result, const char *path, struct pst_er
 
   if (!text)
     return app_log_fail(error, PST_EXIT_FAILED, -ENOMEM, "--json: out of memory");
-  result_file_release_descriptors();
   if (strcmp(path, "-") != 0) {
-    code = app_atomic_file_open_over(&output, "--json", path,
-                                     ATOMIC_FILE_OVERWRITE | ATOMIC_FILE_LAST | ATOMIC_FILE_WHOLE,
-                                     result_file_holds_other_data, error);
+    code = result_file_open(&output, path, error);
     if (code < 0) {
       free(text);
       return code;
@@ -275,12 +273,22 @@ int app_result_begin(const struct command *command, const struct arguments *argu
   own.command = command;
   own.arguments = arguments;
   own.process = getpid();
-  int code =
-      is_stream
-          ? 0
-          : result_file_write_bare(-1, FINDING_RUNNING,
-                                   "the command has not ended: it is running, or it was killed");
-  int ready = code < 0 ? 0 : result_file_reserve_descriptors();
+  struct atomic_file last = ATOMIC_FILE_INIT;
+  int ready = 0, code = is_stream
+                            ? 0
+                            : app_atomic_file_open_over(&last, "--json", arguments->json, FLAGS,
+                                                        result_file_holds_other_data, NULL);
+  if (code == 0 && !is_stream)
+    code = result_file_write_bare(-1, FINDING_RUNNING,
+                                  "the command has not ended: it is running, or it was killed");
+  if (code < 0)
+    app_atomic_file_discard(&last);
+  else
+    own.last = last;
+  if (code == 0 && !is_stream) {
+    own.spare = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    ready = own.spare < 0 ? -errno : 0;
+  }
   if (code == 0 && ready == 0 && !command->forks)
     ready = app_result_watch();
   if (ready < 0) {
