@@ -202,6 +202,14 @@ static enum arguments_result arguments_take(const struct command *command, int k
   case KEY_SERIES:
     a->series = true;
     return ARGUMENTS_OK;
+  case KEY_SANDBOX:
+    a->sandbox = value;
+    if (strcmp(value, "auto") != 0 && strcmp(value, "require") != 0 && strcmp(value, "off") != 0)
+      return app_arguments_wrong(command, "--sandbox '%.100s' is not one of auto, require, off",
+                                 value);
+    return ARGUMENTS_OK;
+  case KEY_SANDBOX_PATH:
+    return arguments_add(command, &a->sandbox_paths, &a->sandbox_path_count, value);
   case 'q':
     a->quiet = true;
     return ARGUMENTS_OK;
@@ -403,6 +411,7 @@ void app_arguments_free(struct arguments *arguments)
   free(arguments->sets);
   free(arguments->streams);
   free(arguments->plugin_paths);
+  free(arguments->sandbox_paths);
   free(arguments->transport_options);
   free(arguments->memory_options);
   free(arguments->endpoints);

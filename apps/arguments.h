@@ -35,6 +35,7 @@ enum option_bit {
   OPTION_REPORT = 1u << 20,
   OPTION_DOCTOR = 1u << 21,
   OPTION_TLS = 1u << 22,
+  OPTION_SANDBOX = 1u << 23,
 };
 
 /* What only `bench` has, as it was written; bench/cases.c reads it. */
@@ -151,6 +152,9 @@ struct arguments {
   bool metrics_insecure;
   uint64_t metrics_wait_ns;
   bool series;
+  const char *sandbox; /* "auto", "require", "off"; NULL: auto */
+  const char **sandbox_paths;
+  size_t sandbox_path_count;
   uint64_t duration_ns;
   bool duration_set;
   uint64_t count;

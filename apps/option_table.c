@@ -205,6 +205,11 @@ const struct option_word app_option_words[] = {
      "at the end, wait up to TIME for the last metrics to be fetched once (default: 0)"},
     {OPTION_METRICS, KEY_METRICS_INSECURE, "metrics-insecure", NULL,
      "allow an ADDRESS beyond this machine; whoever reaches the port can read the metrics"},
+    {OPTION_SANDBOX, KEY_SANDBOX, "sandbox", "MODE",
+     "confine the process by Landlock and seccomp: auto (the default) as far as this kernel has "
+     "them, require, or off"},
+    {OPTION_SANDBOX, KEY_SANDBOX_PATH, "sandbox-path", "DIR",
+     "let plugins read and write files below DIR inside the sandbox; may be repeated", true},
     {OPTION_STREAM, KEY_LONG + 3, "stream", "NAME", "take only the stream NAME; may be repeated",
      true},
     {OPTION_FOR, KEY_LONG + 6, "for", "COMMAND",

@@ -5,7 +5,8 @@
 
 #define OPTIONS                                                                                    \
   (OPTION_DURATION | OPTION_COUNT | OPTION_JSON | OPTION_STREAM | OPTION_SET |                     \
-   OPTION_PLUGIN_PATH | OPTION_QUIET | OPTION_VERBOSE | OPTION_METRICS | OPTION_SERIES)
+   OPTION_PLUGIN_PATH | OPTION_QUIET | OPTION_VERBOSE | OPTION_METRICS | OPTION_SERIES |           \
+   OPTION_SANDBOX)
 
 const struct command app_command_run = {
     .name = "run",

@@ -15,6 +15,7 @@
 #include "log.h"
 #include "result.h"
 #include "result_file.h"
+#include "sandbox/sandbox.h"
 #include "signals.h"
 #include "watch.h"
 
@@ -39,6 +40,17 @@ static int runner_open_library(struct runner *runner)
                         strerror(errno));
   return pst_config_open_file(arguments->operand, arguments->sets, arguments->set_count,
                               &runner->config, &runner->error);
+}
+
+/* Before the first thread, which has HTTP read by --metrics; behind the files of sources and sinks.
+ */
+static int runner_confine(struct runner *runner)
+{
+  runner->sandbox = app_sandbox_new(runner->arguments);
+  if (!runner->sandbox)
+    return app_log_fail(&runner->error, PST_EXIT_FAILED, -ENOMEM, "out of memory");
+  app_sandbox_allow_config(runner->sandbox, runner->config, runner->command->roles);
+  return app_sandbox_begin(runner->sandbox, &runner->error);
 }
 
 static int runner_open_session(struct runner *runner)
@@ -171,9 +183,11 @@ int app_runner_main(const struct command *command, const struct arguments *argum
   if (rc == 0)
     rc = app_preflight(runner.config, command, arguments, &runner.error);
   if (rc == 0)
-    rc = app_watch_open(&runner);
-  if (rc == 0)
     rc = app_streams_open(&runner);
+  if (rc == 0)
+    rc = runner_confine(&runner);
+  if (rc == 0)
+    rc = app_watch_open(&runner);
   if (rc == 0) {
     app_result_interrupted(app_report_interrupted, &runner);
     rc = runner_open_session(&runner);
@@ -184,6 +198,8 @@ int app_runner_main(const struct command *command, const struct arguments *argum
   }
   if (rc == 0)
     rc = app_threads_start(&runner, &runner.error);
+  if (rc == 0)
+    rc = app_sandbox_seal(runner.sandbox, &runner.error);
   if (rc == 0) {
     runner_watch(&runner);
     app_threads_join(&runner);
@@ -198,6 +214,7 @@ int app_runner_main(const struct command *command, const struct arguments *argum
   app_result_interrupted(NULL, NULL);
   app_signals_session(NULL);
   app_watch_close(&runner);
+  app_sandbox_free(runner.sandbox);
   app_streams_close(&runner);
   pst_session_close(runner.session);
   pst_config_close(runner.config);

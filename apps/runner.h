@@ -86,6 +86,7 @@ struct runner {
   atomic_bool stop;             /* sources end, what is under way drains */
   _Atomic uint64_t drain_by_ns; /* after ^C: what is not through by then is given up */
   struct watch *watch;          /* watch.h */
+  struct sandbox *sandbox;      /* sandbox/sandbox.h */
   bool said_waiting;            /* that streams had not connected: once for all */
   struct pst_error error;       /* what ended the run before it began */
 };

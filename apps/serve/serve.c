@@ -12,6 +12,7 @@
 #include "log.h"
 #include "metrics/server.h"
 #include "result_file.h"
+#include "sandbox/sandbox.h"
 #include "signals.h"
 #include "size.h"
 
@@ -121,6 +122,21 @@ static void serve_cmd_add_interrupted(void *unused, struct json_object *result)
     app_json_put_uncounted(object);
 }
 
+/* Before the first thread, which has HTTP read by --metrics. */
+static int serve_cmd_confine(struct sandbox *sandbox, const struct server_params *params,
+                             struct pst_error *error)
+{
+  if (!sandbox)
+    return app_log_fail(error, PST_EXIT_FAILED, -ENOMEM, "serve: out of memory");
+  app_sandbox_allow_transport(sandbox, params->node.transport);
+  app_sandbox_allow_listen(sandbox, params->node.listen);
+  if (params->node.tls)
+    app_sandbox_allow_tls(sandbox, params->node.tls);
+  if (params->root)
+    app_sandbox_allow_folder(sandbox, params->root, params->read_only);
+  return app_sandbox_begin(sandbox, error);
+}
+
 /* Opens, serves until a signal, and reports what was served. With --metrics it then serves the last
  * counts. Returns the exit status. */
 static int serve_cmd_serve(const struct command *command, const struct arguments *arguments,
@@ -128,12 +144,17 @@ static int serve_cmd_serve(const struct command *command, const struct arguments
 {
   struct pst_error error = PST_ERROR_INIT;
   struct server server = {.root = -1};
+  struct sandbox *sandbox = app_sandbox_new(arguments);
 
   app_result_interrupted(serve_cmd_add_interrupted, NULL);
-  int rc = metrics_server_open(arguments, &params->metrics, &error);
+  int rc = serve_cmd_confine(sandbox, params, &error);
+  if (rc == 0)
+    rc = metrics_server_open(arguments, &params->metrics, &error);
   const bool has_opened = rc == 0;
   if (rc == 0)
     rc = serve_server_open(params, &server, &error);
+  if (rc == 0)
+    rc = app_sandbox_seal(sandbox, &error);
   struct json_object *result = serve_cli_result(command, arguments, server.node);
 
   if (rc == 0) {
@@ -160,6 +181,7 @@ static int serve_cmd_serve(const struct command *command, const struct arguments
   int status =
       serve_cli_finish(arguments, result, rc < 0 ? error.exit_status : PST_EXIT_OK, &error);
   metrics_server_close(params->metrics);
+  app_sandbox_free(sandbox);
   return status;
 }
 
@@ -181,8 +203,8 @@ const struct command app_command_serve = {
     .name = "serve",
     .operand = "HOST:PORT",
     .need = OPERAND_OPTIONAL,
-    .options = OPTION_NODE | OPTION_TLS | OPTION_SERVE | OPTION_METRICS | OPTION_JSON |
-               OPTION_PLUGIN_PATH | OPTION_QUIET | OPTION_VERBOSE,
+    .options = OPTION_NODE | OPTION_TLS | OPTION_SERVE | OPTION_METRICS | OPTION_SANDBOX |
+               OPTION_JSON | OPTION_PLUGIN_PATH | OPTION_QUIET | OPTION_VERBOSE,
     .summary = "serve memory and files to `request`, `get` and `put`, by RDMA READ and WRITE",
     .help =
         "Listens on HOST:PORT until ^C (default: " SERVE_ADDRESS "; port 0: any that is free).\n"

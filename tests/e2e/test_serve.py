@@ -418,7 +418,8 @@ class Gpu(ServeCase):
         built = (BUILD / "memory" / "nvidia" / "kernels.fatbin").exists()
         path = [] if built else ["--plugin-path", FAKES / "cuda"]
         self.cuda = [*path, "--memory", "cuda"]
-        self.environment = {"LD_LIBRARY_PATH": str(FAKES / "cuda"), "FAKE_CUDA": "delay_us=100"}
+        # The fake's IPC opens another process' descriptor, which Landlock forbids; CUDA's does not.
+        self.environment = {"LD_LIBRARY_PATH": str(FAKES / "cuda"), "FAKE_CUDA": "delay_us=100", "PENSTOCK_SANDBOX": "off"}
 
     def test_requests_and_files(self):
         self.serve(*self.cuda, environment=self.environment)

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Landlock's rules, by its system calls: the C library has none for them. */
+#include "landlock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#ifndef SYS_landlock_create_ruleset
+#define SYS_landlock_create_ruleset 444
+#define SYS_landlock_add_rule 445
+#define SYS_landlock_restrict_self 446
+#endif
+#define CREATE_VERSION 1u
+#define RULE_PATH 1
+#define RULE_PORT 2
+#define PORT_LISTEN 1u
+#define PORT_CONNECT 2u
+#define SCOPE_ABSTRACT_SOCKETS 1u
+#define SCOPE_SIGNALS 2u
+#define RIGHTS_OF_FILES                                                                            \
+  (LANDLOCK_EXECUTE | LANDLOCK_WRITE_FILE | LANDLOCK_READ_FILE | LANDLOCK_TRUNCATE |               \
+   LANDLOCK_IOCTL_DEV)
+
+/* As the kernel has it; a version that knows less is given a smaller size. */
+struct ruleset {
+  uint64_t files;
+  uint64_t ports;  /* from version 4 */
+  uint64_t scoped; /* from version 6 */
+};
+
+struct path_rule {
+  uint64_t allowed;
+  int32_t parent;
+} __attribute__((packed));
+
+struct port_rule {
+  uint64_t allowed;
+  uint64_t port;
+};
+
+int landlock_version(void)
+{
+  long version = syscall(SYS_landlock_create_ruleset, NULL, 0, CREATE_VERSION);
+
+  return version < 0 ? 0 : (int)version;
+}
+
+/* All rights on files that a version has. */
+static uint64_t landlock_rights(int version)
+{
+  const unsigned bits = version >= 5 ? 16 : version >= 3 ? 15 : version == 2 ? 14 : 13;
+
+  return (UINT64_C(1) << bits) - 1;
+}
+
+static int landlock_new_ruleset(int version, bool is_tcp)
+{
+  struct ruleset set = {.files = landlock_rights(version)};
+  size_t size = version >= 6 ? sizeof(set) : version >= 4 ? 2 * sizeof(uint64_t) : sizeof(uint64_t);
+
+  if (version >= 4 && is_tcp)
+    set.ports = PORT_LISTEN | PORT_CONNECT;
+  if (version >= 6)
+    set.scoped = SCOPE_ABSTRACT_SOCKETS | SCOPE_SIGNALS;
+  long fd = syscall(SYS_landlock_create_ruleset, &set, size, 0);
+  return fd < 0 ? -errno : (int)fd;
+}
+
+static int landlock_add_path(int ruleset, int version, const struct landlock_path *path)
+{
+  struct stat is;
+  int fd = open(path->path, O_PATH | O_CLOEXEC);
+  int rc = 0;
+
+  if (fd < 0 || fstat(fd, &is) < 0) {
+    if (fd >= 0)
+      close(fd);
+    return 0;
+  }
+  struct path_rule rule = {path->access & landlock_rights(version), fd};
+  if (!S_ISDIR(is.st_mode))
+    rule.allowed &= RIGHTS_OF_FILES;
+  if (rule.allowed != 0 && syscall(SYS_landlock_add_rule, ruleset, RULE_PATH, &rule, 0) < 0)
+    rc = -errno;
+  close(fd);
+  return rc;
+}
+
+static int landlock_add_port(int ruleset, const struct landlock_port *port)
+{
+  const struct port_rule rule = {port->to_listen ? PORT_LISTEN : PORT_CONNECT, port->port};
+
+  return syscall(SYS_landlock_add_rule, ruleset, RULE_PORT, &rule, 0) < 0 ? -errno : 0;
+}
+
+int landlock_restrict(const struct landlock_path *paths, size_t path_count, bool is_tcp,
+                      const struct landlock_port *ports, size_t port_count)
+{
+  const int version = landlock_version();
+  int ruleset = version > 0 ? landlock_new_ruleset(version, is_tcp) : -ENOSYS;
+  int rc = ruleset < 0 ? ruleset : 0;
+
+  for (size_t i = 0; rc == 0 && i < path_count; i++)
+    rc = landlock_add_path(ruleset, version, &paths[i]);
+  for (size_t i = 0; rc == 0 && is_tcp && version >= 4 && i < port_count; i++)
+    rc = landlock_add_port(ruleset, &ports[i]);
+  if (rc == 0 && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+    rc = -errno;
+  if (rc == 0 && syscall(SYS_landlock_restrict_self, ruleset, 0) < 0)
+    rc = -errno;
+  if (ruleset >= 0)
+    close(ruleset);
+  return rc;
+}

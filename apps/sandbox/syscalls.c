@@ -1,0 +1,409 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The filter of system calls: what is not listed fails with EPERM. */
+#include "syscalls.h"
+
+#include <errno.h>
+
+#ifdef HAVE_SECCOMP
+#include <asm/ioctls.h>
+#include <sched.h>
+#include <seccomp.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#define SYSCALLS_FAIL SCMP_ACT_ERRNO(EPERM)
+#define TYPE_MASK 0xfu /* of socket(2): the type without its flags */
+
+/* None of them starts a program or a process, loads code into the kernel, mounts, traces or changes
+ * who the process is. Those that an architecture lacks are left out. */
+static const char *const syscalls_allowed[] = {
+    /* bytes */
+    "ioctl",
+    "read",
+    "write",
+    "pread64",
+    "pwrite64",
+    "readv",
+    "writev",
+    "preadv",
+    "pwritev",
+    "preadv2",
+    "pwritev2",
+    "lseek",
+    "_llseek",
+    "close",
+    "close_range",
+    "dup",
+    "dup2",
+    "dup3",
+    "pipe",
+    "pipe2",
+    "fcntl",
+    "fcntl64",
+    "sendfile",
+    "sendfile64",
+    "splice",
+    "tee",
+    "vmsplice",
+    "copy_file_range",
+    "fsync",
+    "fdatasync",
+    "sync_file_range",
+    "sync_file_range2",
+    "syncfs",
+    "ftruncate",
+    "ftruncate64",
+    "truncate",
+    "truncate64",
+    "fallocate",
+    "fadvise64",
+    "fadvise64_64",
+    "arm_fadvise64_64",
+    "readahead",
+    "io_uring_enter",
+    "io_uring_register",
+    /* events */
+    "poll",
+    "ppoll",
+    "ppoll_time64",
+    "select",
+    "_newselect",
+    "pselect6",
+    "pselect6_time64",
+    "epoll_create",
+    "epoll_create1",
+    "epoll_ctl",
+    "epoll_wait",
+    "epoll_pwait",
+    "epoll_pwait2",
+    "eventfd",
+    "eventfd2",
+    "signalfd",
+    "signalfd4",
+    "timerfd_create",
+    "timerfd_settime",
+    "timerfd_settime64",
+    "timerfd_gettime",
+    "timerfd_gettime64",
+    "inotify_init",
+    "inotify_init1",
+    "inotify_add_watch",
+    "inotify_rm_watch",
+    /* files, as far as Landlock lets */
+    "open",
+    "openat",
+    "openat2",
+    "creat",
+    "stat",
+    "stat64",
+    "lstat",
+    "lstat64",
+    "fstat",
+    "fstat64",
+    "newfstatat",
+    "fstatat64",
+    "statx",
+    "statfs",
+    "statfs64",
+    "fstatfs",
+    "fstatfs64",
+    "access",
+    "faccessat",
+    "faccessat2",
+    "readlink",
+    "readlinkat",
+    "getdents",
+    "getdents64",
+    "mkdir",
+    "mkdirat",
+    "rmdir",
+    "rename",
+    "renameat",
+    "renameat2",
+    "link",
+    "linkat",
+    "unlink",
+    "unlinkat",
+    "symlink",
+    "symlinkat",
+    "chmod",
+    "fchmod",
+    "fchmodat",
+    "fchmodat2",
+    "utime",
+    "utimes",
+    "futimesat",
+    "utimensat",
+    "utimensat_time64",
+    "getcwd",
+    "umask",
+    "flock",
+    "getxattr",
+    "lgetxattr",
+    "fgetxattr",
+    "listxattr",
+    "llistxattr",
+    "flistxattr",
+    /* memory */
+    "mmap",
+    "mmap2",
+    "munmap",
+    "mremap",
+    "mprotect",
+    "madvise",
+    "msync",
+    "mincore",
+    "mlock",
+    "mlock2",
+    "munlock",
+    "mlockall",
+    "munlockall",
+    "brk",
+    "memfd_create",
+    "mbind",
+    "get_mempolicy",
+    "set_mempolicy",
+    "move_pages",
+    "pkey_alloc",
+    "pkey_free",
+    "pkey_mprotect",
+    "membarrier",
+    "shmget",
+    "shmat",
+    "shmdt",
+    "shmctl",
+    "semget",
+    "semop",
+    "semtimedop",
+    "semctl",
+    /* threads, without new processes: clone() below */
+    "futex",
+    "futex_time64",
+    "futex_waitv",
+    "futex_wait",
+    "futex_wake",
+    "futex_requeue",
+    "set_robust_list",
+    "get_robust_list",
+    "rseq",
+    "set_tid_address",
+    "gettid",
+    "getpid",
+    "getppid",
+    "exit",
+    "exit_group",
+    "wait4",
+    "waitid",
+    "sched_yield",
+    "sched_getaffinity",
+    "sched_setaffinity",
+    "sched_getparam",
+    "sched_setparam",
+    "sched_getscheduler",
+    "sched_setscheduler",
+    "sched_getattr",
+    "sched_setattr",
+    "sched_get_priority_max",
+    "sched_get_priority_min",
+    "sched_rr_get_interval",
+    "getpriority",
+    "setpriority",
+    "ioprio_get",
+    "ioprio_set",
+    "getcpu",
+    "prctl",
+    "arch_prctl",
+    "set_thread_area",
+    "get_thread_area",
+    "kill",
+    "tkill",
+    "tgkill",
+    "pidfd_open",
+    "pidfd_send_signal",
+    "rt_sigaction",
+    "rt_sigprocmask",
+    "rt_sigreturn",
+    "rt_sigpending",
+    "rt_sigqueueinfo",
+    "rt_tgsigqueueinfo",
+    "rt_sigsuspend",
+    "rt_sigtimedwait",
+    "rt_sigtimedwait_time64",
+    "sigaltstack",
+    "sigreturn",
+    "restart_syscall",
+    "pause",
+    /* clocks */
+    "nanosleep",
+    "clock_nanosleep",
+    "clock_nanosleep_time64",
+    "clock_gettime",
+    "clock_gettime64",
+    "clock_getres",
+    "clock_getres_time64",
+    "gettimeofday",
+    "time",
+    "times",
+    "getitimer",
+    "setitimer",
+    "alarm",
+    "timer_create",
+    "timer_settime",
+    "timer_settime64",
+    "timer_gettime",
+    "timer_gettime64",
+    "timer_getoverrun",
+    "timer_delete",
+    /* sockets: socket() below */
+    "socketpair",
+    "bind",
+    "connect",
+    "listen",
+    "accept",
+    "accept4",
+    "getsockname",
+    "getpeername",
+    "sendto",
+    "sendmsg",
+    "sendmmsg",
+    "recvfrom",
+    "recvmsg",
+    "recvmmsg",
+    "recvmmsg_time64",
+    "shutdown",
+    "setsockopt",
+    "getsockopt",
+    "send",
+    "recv",
+    /* what the process is, and may use */
+    "getuid",
+    "getuid32",
+    "geteuid",
+    "geteuid32",
+    "getgid",
+    "getgid32",
+    "getegid",
+    "getegid32",
+    "getgroups",
+    "getgroups32",
+    "getresuid",
+    "getresuid32",
+    "getresgid",
+    "getresgid32",
+    "getpgrp",
+    "getpgid",
+    "getsid",
+    "capget",
+    "uname",
+    "sysinfo",
+    "getrlimit",
+    "ugetrlimit",
+    "setrlimit",
+    "prlimit64",
+    "getrusage",
+    "getrandom",
+};
+
+/* The leak check of the address sanitizer stops the process from one that it clones. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SYSCALLS_HAS_SANITIZER 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SYSCALLS_HAS_SANITIZER 1
+#endif
+#endif
+
+static int syscalls_allow(scmp_filter_ctx filter, const char *name)
+{
+  const int number = seccomp_syscall_resolve_name(name);
+
+  /* A negative one is another architecture's: libseccomp leaves it out. */
+  return number == __NR_SCMP_ERROR ? 0 : seccomp_rule_add(filter, SCMP_ACT_ALLOW, number, 0);
+}
+
+static int syscalls_allow_sockets(scmp_filter_ctx filter, const struct syscalls_needs *needs)
+{
+  static const int families[] = {AF_UNIX, AF_NETLINK, AF_INET, AF_INET6};
+  static const unsigned types[] = {SOCK_STREAM, SOCK_DGRAM, SOCK_SEQPACKET};
+  const size_t count = needs->opens_inet ? 4 : 2;
+  int rc = 0;
+
+  for (size_t i = 0; rc == 0 && i < count; i++)
+    for (size_t j = 0; rc == 0 && j < sizeof(types) / sizeof(types[0]); j++)
+      rc = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(socket), 2,
+                            SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)families[i]),
+                            SCMP_A1(SCMP_CMP_MASKED_EQ, TYPE_MASK, types[j]));
+  /* Of netlink a raw socket is the usual one. */
+  return rc < 0 ? rc
+                : seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(socket), 2,
+                                   SCMP_A0(SCMP_CMP_EQ, AF_NETLINK),
+                                   SCMP_A1(SCMP_CMP_MASKED_EQ, TYPE_MASK, SOCK_RAW));
+}
+
+/* The C library falls back from clone3(), whose flags no filter can read, to clone(). */
+static int syscalls_allow_threads(scmp_filter_ctx filter)
+{
+#ifdef SYSCALLS_HAS_SANITIZER
+  int rc = syscalls_allow(filter, "clone");
+
+  return rc < 0 ? rc : syscalls_allow(filter, "ptrace");
+#else
+#ifdef __s390__
+#error "clone() has its flags in the second argument here"
+#endif
+  int rc = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(clone), 1,
+                            SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD, CLONE_THREAD));
+
+  return rc < 0 ? rc : seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0);
+#endif
+}
+
+/* The two put words into a terminal, which a shell at it would read. Refused by a filter of their
+ * own: of all filters of a process the strictest answer counts. The kernel looks at the lower 32
+ * bits alone. */
+static int syscalls_refuse_terminal(void)
+{
+  static const unsigned requests[] = {TIOCSTI, TIOCLINUX};
+  scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ALLOW);
+  int rc = !filter ? -ENOMEM : seccomp_attr_set(filter, SCMP_FLTATR_CTL_TSYNC, 1);
+
+  for (size_t i = 0; rc == 0 && i < sizeof(requests) / sizeof(requests[0]); i++)
+    rc = seccomp_rule_add(filter, SYSCALLS_FAIL, SCMP_SYS(ioctl), 1,
+                          SCMP_A1(SCMP_CMP_MASKED_EQ, UINT32_MAX, requests[i]));
+  if (rc == 0)
+    rc = seccomp_load(filter);
+  seccomp_release(filter);
+  return rc;
+}
+
+int syscalls_restrict(const struct syscalls_needs *needs)
+{
+  scmp_filter_ctx filter = seccomp_init(SYSCALLS_FAIL);
+  int rc = !filter ? -ENOMEM : syscalls_refuse_terminal();
+
+  if (rc == 0)
+    rc = seccomp_attr_set(filter, SCMP_FLTATR_CTL_TSYNC, 1);
+  for (size_t i = 0; rc == 0 && i < sizeof(syscalls_allowed) / sizeof(syscalls_allowed[0]); i++)
+    rc = syscalls_allow(filter, syscalls_allowed[i]);
+  if (rc == 0)
+    rc = syscalls_allow_sockets(filter, needs);
+  if (rc == 0)
+    rc = syscalls_allow_threads(filter);
+  if (rc == 0 && needs->reads_peers)
+    rc = syscalls_allow(filter, "process_vm_readv");
+  if (rc == 0 && needs->reads_peers)
+    rc = syscalls_allow(filter, "process_vm_writev");
+  if (rc == 0)
+    rc = seccomp_load(filter);
+  seccomp_release(filter);
+  return rc;
+}
+
+#else
+int syscalls_restrict(const struct syscalls_needs *needs)
+{
+  (void)needs;
+  return -ENOSYS;
+}
+#endif

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The filter of system calls: seccomp(2), by libseccomp. */
+#ifndef APP_SANDBOX_SYSCALLS_H
+#define APP_SANDBOX_SYSCALLS_H
+
+#include <stdbool.h>
+
+struct syscalls_needs {
+  bool opens_inet;  /* sockets of IPv4 and IPv6 beside those that are open */
+  bool reads_peers; /* memory of other processes: process_vm_readv(2) */
+};
+
+/* All threads may make no other calls from now on; others fail with EPERM. 0; -ENOSYS: built
+ * without libseccomp, or the kernel has no filters; or -errno. */
+int syscalls_restrict(const struct syscalls_needs *needs);
+
+#endif

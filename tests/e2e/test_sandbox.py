@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The sandbox of run, send, receive and serve: what an intruder can still do in each of their threads."""
+import ctypes
+import os
+import pathlib
+import re
+import signal
+import socket
+import unittest
+
+from harness import FAKES, PROGRAM, SANITIZED, main, wait_until
+from serving import ServeCase
+
+INTRUDER = FAKES / "libintruder.so"
+EACCES, EPERM, ENOSYS = 13, 1, 38
+LIBC = ctypes.CDLL(None, use_errno=True)
+LANDLOCK = max(0, LIBC.syscall(444, None, ctypes.c_size_t(0), 1))
+HAS_SECCOMP = b"libseccomp" in PROGRAM.read_bytes()
+# The address sanitizer's leak check needs both.
+SPARED = {"fork", "trace"} if SANITIZED else set()
+BY_LANDLOCK = {"connect": 4, "signal": 6}  # and its version that has it
+BY_SECCOMP = {"packets", "fork", "exec", "trace", "unshare", "terminal"} - SPARED
+
+
+def states(pid):
+    """What each thread of a process says of itself."""
+    found = {}
+    for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+        text = (task / "status").read_text()
+        found[int(task.name)] = dict(re.findall(r"^(\w+):\t(.*)$", text, re.M))
+    return found
+
+
+def is_sealed(pid):
+    return all(state["Seccomp"] == "2" for state in states(pid).values())
+
+
+@unittest.skipUnless(LANDLOCK > 0 and HAS_SECCOMP, "this kernel has no Landlock, or this build no seccomp")
+class Sandbox(ServeCase):
+    def setUp(self):
+        super().setUp()
+        self.secret = self.folder / "secret"
+        self.secret.write_text("a secret")
+        self.stranger = socket.create_server(("127.0.0.1", 0))
+        self.addCleanup(self.stranger.close)
+
+    def environment(self, read=(), write=(), **more):
+        return {
+            "LD_PRELOAD": str(INTRUDER),
+            "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0",
+            "INTRUDER_READ": ":".join(map(str, (self.secret, *read))),
+            "INTRUDER_WRITE": ":".join(map(str, (self.folder / "planted", *write))),
+            "INTRUDER_PORT": str(self.stranger.getsockname()[1]),
+            **more,
+        }
+
+    def receiver(self, *options, **environment):
+        config = self.config("- {name: a, message: 4KiB, ring: 16}")
+        receiver = self.start("receive", config, *options, environment=self.environment(**environment))
+        return receiver
+
+    def intrude(self, child):
+        """What each thread that takes the signal could do: thread to {attempt: errno}."""
+        asked = [thread for thread, state in states(child.pid).items()
+                 if not int(state["SigBlk"], 16) >> (signal.SIGUSR1 - 1) & 1]  # fmt: skip
+        for thread in asked:
+            LIBC.tgkill(child.pid, thread, signal.SIGUSR1)
+        told = {}
+
+        def is_over():
+            for line in list(child.lines["stderr"]):
+                if match := re.fullmatch(r"intruder (\d+): (.+): (\d+)", line.strip()):
+                    told.setdefault(int(match[1]), {})[match[2]] = int(match[3])
+            return sum("end" in attempts for attempts in told.values()) >= len(asked)
+
+        wait_until(is_over, 20, "the intruder has tried all")
+        return told
+
+    def assert_stopped(self, told, let_through=()):
+        self.assertGreater(len(told), 0)
+        for attempts in told.values():
+            attempts.pop("end")
+            for name, code in attempts.items():
+                if name in let_through or name in SPARED or LANDLOCK < BY_LANDLOCK.get(name, 0):
+                    continue
+                expected = (EACCES,) if name.startswith(("read", "write")) else (EPERM, EACCES)
+                self.assertIn(code, expected, f"{name} was let through: {attempts}")
+
+    # ---- who listens ----
+
+    def test_a_receiver(self):
+        receiver = self.receiver("--sandbox", "require", "--metrics", "127.0.0.1:0")
+        wait_until(lambda: is_sealed(receiver.pid), 20, "all threads are sealed")
+        for state in states(receiver.pid).values():
+            self.assertEqual(state["NoNewPrivs"], "1")
+            # CAP_SYS_MODULE, CAP_SYS_PTRACE, CAP_SYS_ADMIN, CAP_NET_ADMIN
+            self.assertEqual(int(state["CapEff"], 16) & (1 << 16 | 1 << 19 | 1 << 21 | 1 << 12), 0)
+        self.assert_stopped(self.intrude(receiver))
+        self.assertFalse((self.folder / "planted").exists())
+        receiver.signal(signal.SIGTERM)
+        receiver.wait()
+
+    def test_without_it_the_intruder_gets_through(self):
+        receiver = self.receiver("--sandbox", "off")
+        receiver.wait_line("waiting|receive")
+        told = self.intrude(receiver)
+        for attempts in told.values():
+            for name in (f"read {self.secret}", f"write {self.folder / 'planted'}", "connect", "fork", "exec", "trace",
+                         "signal", "unshare"):  # fmt: skip
+                self.assertEqual(attempts[name], 0, name)
+        receiver.signal(signal.SIGTERM)
+        receiver.wait()
+
+    def test_a_server_and_its_root(self):
+        inside, new = self.root / "inside", self.root / "new"
+        inside.write_text("for clients")
+        for options, is_open in ((("--overwrite",), True), (("--read-only",), False)):
+            with self.subTest(options):
+                server = self.serve("--sandbox", "require", *options,
+                                    environment=self.environment(read=[inside], write=[new]))  # fmt: skip
+                told = self.intrude(server)
+                for attempts in told.values():
+                    self.assertEqual(attempts[f"write {new}"], 0 if is_open else EACCES)
+                    self.assertEqual(attempts[f"read {inside}"], 0)
+                self.assert_stopped(told, (f"read {inside}", f"write {new}"))
+                self.get("inside")
+                (self.here / "inside").unlink()
+                self.stop()
+
+    def test_a_stream_through_it(self):
+        config = self.config("- {name: a, message: 4KiB, ring: 16, receiver: {sink: {type: file, file: out.bin}}}")
+        receiver = self.start("receive", config, "--sandbox", "require", "--json", "r.json", cwd=self.folder)
+        sender = self.start("send", config, "--sandbox", "require", "--count", "100", cwd=self.folder)
+        self.assertEqual(sender.wait(), 0, str(sender))
+        self.assertEqual(receiver.wait(), 0, str(receiver))
+        self.assertEqual((self.folder / "out.bin").stat().st_size, 100 * 4096)
+        self.assert_accounted(self.only_stream(self.result("r.json")))
+
+    # ---- where it is missing ----
+
+    def test_a_kernel_without_landlock(self):
+        hides = {"INTRUDER_HIDES_LANDLOCK": "1"}
+        child = self.run_program("receive", self.config("- {name: a, message: 4KiB, ring: 16}"), "--sandbox", "require",
+                                 environment=self.environment(**hides), expect=3)  # fmt: skip
+        self.assertIn("--sandbox require: there is no Landlock here: Function not implemented", child.stderr)
+        receiver = self.receiver("-v", **hides)
+        wait_until(lambda: is_sealed(receiver.pid), 20, "what there is, is used")
+        self.assertIn("sandbox: without Landlock", receiver.stderr)
+        receiver.signal(signal.SIGTERM)
+        receiver.wait()
+
+    def test_the_environment_s_word(self):
+        config = self.config("- {name: a, message: 4KiB, ring: 16}")
+        child = self.run_program("run", config, "--count", "1", environment={"PENSTOCK_SANDBOX": "on"}, expect=2)
+        self.assertIn("PENSTOCK_SANDBOX is not one of auto, require, off", child.stderr)
+        receiver = self.start("receive", config, environment={"PENSTOCK_SANDBOX": "off"})
+        receiver.wait_line("waiting")
+        self.assertEqual({state["Seccomp"] for state in states(receiver.pid).values()}, {"0"})
+        receiver.signal(signal.SIGTERM)
+        receiver.wait()
+
+    def test_wrong_words(self):
+        child = self.run_program("serve", "--sandbox", "tight", expect=2)
+        self.assertIn("--sandbox 'tight' is not one of auto, require, off", child.stderr)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A planted exploit, for tests: code that runs within a process, by LD_PRELOAD, and tries at a
+ * SIGUSR1 what an intruder would. A line of standard error for each attempt: "intruder TID: NAME:
+ * ERRNO", 0: it was let through.
+ *
+ *   INTRUDER_READ, INTRUDER_WRITE   files that it tries to open so; several, with ':' between them
+ *   INTRUDER_PORT                   TCP port of this host that it tries to connect to
+ *   INTRUDER_HIDES_LANDLOCK         set: the kernel has no Landlock, as far as this process sees
+ */
+#include <arpa/inet.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/ptrace.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define LANDLOCK_CREATE 444
+#define NO_PROCESS 0x3fffffff
+
+static void intruder_tell(const char *name, int code)
+{
+  char line[256];
+  int length = snprintf(line, sizeof(line), "intruder %d: %s: %d\n", (int)gettid(), name, code);
+  ssize_t written = write(STDERR_FILENO, line, (size_t)length);
+
+  (void)written;
+}
+
+static int intruder_keep(int fd)
+{
+  int code = fd < 0 ? errno : 0;
+
+  if (fd >= 0)
+    close(fd);
+  return code;
+}
+
+static void intruder_open(const char *verb, const char *files, int flags)
+{
+  char copy[4096], name[256], *rest = NULL;
+
+  snprintf(copy, sizeof(copy), "%s", files ? files : "");
+  for (char *path = strtok_r(copy, ":", &rest); path; path = strtok_r(NULL, ":", &rest)) {
+    snprintf(name, sizeof(name), "%s %s", verb, path);
+    intruder_tell(name, intruder_keep(open(path, flags | O_CLOEXEC, 0600)));
+  }
+}
+
+static void intruder_connect(const char *port)
+{
+  struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+  int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+  if (!port)
+    return;
+  to.sin_port = htons((uint16_t)atoi(port));
+  int rc = fd < 0 ? fd : connect(fd, (const struct sockaddr *)&to, sizeof(to));
+  intruder_tell("connect", rc < 0 ? errno : 0);
+  if (fd >= 0)
+    close(fd);
+}
+
+static void intruder_fork(void)
+{
+  pid_t child = fork();
+  int code = child < 0 ? errno : 0;
+
+  if (child == 0)
+    _exit(0);
+  if (child > 0)
+    waitpid(child, NULL, 0);
+  intruder_tell("fork", code);
+}
+
+/* Where a call is let through, it fails for a reason of its own. */
+static void intruder_call(const char *name, long rc, int own)
+{
+  intruder_tell(name, rc >= 0 || errno == own ? 0 : errno);
+}
+
+static void intruder_act(int number)
+{
+  char *const none[] = {NULL};
+
+  (void)number;
+  intruder_open("read", getenv("INTRUDER_READ"), O_RDONLY);
+  intruder_open("write", getenv("INTRUDER_WRITE"), O_WRONLY | O_CREAT);
+  intruder_connect(getenv("INTRUDER_PORT"));
+  intruder_tell("packets", intruder_keep(socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0)));
+  intruder_fork();
+  intruder_call("exec", execve("/no/such/program", none, none), ENOENT);
+  intruder_call("trace", ptrace(PTRACE_ATTACH, NO_PROCESS, NULL, NULL), ESRCH);
+  intruder_call("signal", kill(getppid(), 0), 0);
+  intruder_call("unshare", unshare(0), 0);
+  intruder_call("terminal", ioctl(STDIN_FILENO, TIOCSTI, "x"), ENOTTY);
+  intruder_tell("end", 0);
+}
+
+/* The program finds Landlock by its number. */
+__attribute__((visibility("default"))) long syscall(long number, ...)
+{
+  static long (*next)(long number, ...);
+  va_list list;
+  long words[6];
+
+  if (!next)
+    *(void **)&next = dlsym(RTLD_NEXT, "syscall");
+  if (number == LANDLOCK_CREATE && getenv("INTRUDER_HIDES_LANDLOCK")) {
+    errno = ENOSYS;
+    return -1;
+  }
+  va_start(list, number);
+  for (int i = 0; i < 6; i++)
+    words[i] = va_arg(list, long);
+  va_end(list);
+  return next(number, words[0], words[1], words[2], words[3], words[4], words[5]);
+}
+
+__attribute__((constructor)) static void intruder_settle(void)
+{
+  struct sigaction action = {.sa_handler = intruder_act};
+
+  sigaction(SIGUSR1, &action, NULL);
+}
