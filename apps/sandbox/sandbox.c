@@ -41,7 +41,7 @@ static const struct landlock_path sandbox_system[] = {
     {"/lib64", READ_RIGHTS},
     {"/opt", READ_RIGHTS},
     {"/proc", READ_RIGHTS},
-    {"/proc/self", READ_RIGHTS | LANDLOCK_WRITE_FILE},
+    {"/proc/self", READ_RIGHTS | LANDLOCK_WRITE_FILE | LANDLOCK_TRUNCATE},
     {"/sys", READ_RIGHTS},
     {"/run/udev", READ_RIGHTS},
     {"/etc/ld.so.cache", READ_RIGHTS},
