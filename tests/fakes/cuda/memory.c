@@ -448,7 +448,8 @@ static int descriptor_of(uint64_t address, uint64_t length, uint64_t *offset)
   int fd = -1;
   pthread_mutex_lock(&fake.mutex);
   for (struct fake_range *r = fake.ranges; r; r = r->next)
-    if (r->fd >= 0 && address >= r->address && length <= r->length - (address - r->address)) {
+    if (r->fd >= 0 && address >= r->address && address - r->address < r->length &&
+        length <= r->length - (address - r->address)) {
       fd = fake_config.late_writes ? fake_nic_fd(r) : r->fd;
       *offset = address - r->address + (r->map ? (uint64_t)(r->bytes - (uint8_t *)r->map) : 0);
     }
