@@ -9,7 +9,7 @@ import re
 import socket
 import subprocess
 
-from harness import Case, PROGRAM, main
+from harness import Case, PATIENCE, PROGRAM, main
 from test_topo import record
 
 NETWORK = {"links": [
@@ -36,12 +36,13 @@ class Init(Case):
         return path
 
     def test_each_kind_passes_check(self):
-        """Kinds, transports, adapters and memories of a machine with four GPUs."""
+        """Kinds, transports, adapters and memories of a machine with four GPUs: all, or where that takes long a third,
+        in which each two values meet."""
         (self.folder / "in.bin").write_bytes(b"x")
         root, source, sink = self.dgx(), f"file:{self.folder / 'in.bin'}", f"file:{self.folder / 'out.bin'}"
-        for kind, adapter, transport, memory in itertools.product(
-                ("camera", "instrument", "receive", "send"), ("eth0", "mlx5_1", "192.0.2.1"),
-                ("", "udp", "ethernet", "verbs_rc", "ucx"), ("host", "gpu0", "0000:a1:00.0", "file")):  # fmt: skip
+        every = itertools.product(("camera", "instrument", "receive", "send"), ("eth0", "mlx5_1", "192.0.2.1"),
+                                  ("", "udp", "ethernet", "verbs_rc", "ucx"), ("host", "gpu0", "0000:a1:00.0", "file"))  # fmt: skip
+        for kind, adapter, transport, memory in itertools.islice(every, 0, None, 3 if PATIENCE > 1 else 1):
             if kind in ("camera", "instrument") and transport in ("verbs_rc", "ucx"):
                 continue
             sends = kind == "send"
