@@ -57,7 +57,10 @@ class Steps(ServeCase):
     """Right before each call on files of the one who writes, or reads, the file."""
 
     def dying(self, step, begins):
-        return {"LD_PRELOAD": str(BUILD / "tests" / "e2e" / "libdies.so"), "DIES_AT": str(step), "DIES_FROM": begins}
+        library = str(BUILD / "tests" / "e2e" / "libdies.so")
+        emulated = os.environ.get("QEMU_SET_ENV")  # tests/arm64: LD_PRELOAD=..., and what comes before that
+        preload = {"QEMU_SET_ENV": emulated.replace("=", f"={library}:", 1)} if emulated else {"LD_PRELOAD": library}
+        return {**preload, "DIES_AT": str(step), "DIES_FROM": begins}
 
     def copy(self, verb):
         return [verb, self.address, "file", "--chunk", "64KiB", "--depth", 2, "--overwrite"]

@@ -193,6 +193,8 @@ static void forbid_io_uring(void)
   };
   const struct sock_fprog program = {sizeof(filter) / sizeof(filter[0]), filter};
 
+  if (syscall(SYS_io_uring_setup, 0, NULL) < 0 && errno == ENOSYS)
+    return; /* this kernel has none */
   assert_int_equal(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
   assert_int_equal(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program), 0);
 }
