@@ -409,8 +409,8 @@ EXPORT int sendmmsg(int fd, struct mmsghdr *messages, unsigned int count, int fl
   return next(fd, messages, count, flags);
 }
 
-/* ---- openat2(2), of which RESOLVE_BENEATH, RESOLVE_NO_SYMLINKS and RESOLVE_NO_MAGICLINKS are
- * known ---- */
+/* ---- openat2(2), of which RESOLVE_BENEATH, RESOLVE_IN_ROOT, RESOLVE_NO_SYMLINKS and
+ * RESOLVE_NO_MAGICLINKS are known ---- */
 
 static bool is_link(int folder, const char *name, char *target)
 {
@@ -446,8 +446,10 @@ static int enter(struct walk *walk, const char *part, char *rest, const struct o
   if (is_link(at, part, target) && !(is_last && how->flags & (O_NOFOLLOW))) {
     if (how->resolve & RESOLVE_NO_SYMLINKS || links == LINKS_MAX)
       return -ELOOP;
-    if (target[0] == '/')
+    if (target[0] == '/' && !(how->resolve & RESOLVE_IN_ROOT))
       return -EXDEV;
+    if (target[0] == '/')
+      leave(walk, 0);
     snprintf(target + strlen(target), PATH_MAX, "/%s", rest);
     return step(walk, target, how, links + 1);
   }
@@ -474,9 +476,9 @@ static int step(struct walk *walk, char *rest, const struct open_how *how, int l
     *rest++ = '\0';
   rest += strspn(rest, "/");
   if (strcmp(part, "..") == 0) {
-    if (walk->depth == 0)
+    if (walk->depth == 0 && !(how->resolve & RESOLVE_IN_ROOT))
       return -EXDEV;
-    leave(walk, walk->depth - 1);
+    leave(walk, walk->depth ? walk->depth - 1 : 0);
   } else if (strcmp(part, ".") != 0) {
     return enter(walk, part, rest, how, links);
   }
@@ -488,7 +490,7 @@ static long open_beneath(int folder, const char *name, const struct open_how *ho
   struct walk walk = {.folder = {folder}};
   char rest[2 * PATH_MAX];
 
-  if (*name == '/')
+  if (*name == '/' && !(how->resolve & RESOLVE_IN_ROOT))
     return errno = EXDEV, -1;
   if (*name == '\0')
     return errno = ENOENT, -1;
@@ -511,7 +513,7 @@ EXPORT long syscall(long number, ...)
     a[i] = va_arg(list, long);
   va_end(list);
   const struct open_how *how = (const struct open_how *)a[2];
-  if (number == SYS_openat2 && how->resolve & RESOLVE_BENEATH)
+  if (number == SYS_openat2 && how->resolve & (RESOLVE_BENEATH | RESOLVE_IN_ROOT))
     return open_beneath((int)a[0], (const char *)a[1], how);
   if (number == SYS_openat2)
     return openat((int)a[0], (const char *)a[1], (int)how->flags, (mode_t)how->mode);
