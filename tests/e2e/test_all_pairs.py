@@ -7,7 +7,7 @@ import subprocess
 import unittest
 import xml.etree.ElementTree
 
-from harness import BUILD, HANGS, LEAKS_OF_OTHERS, PROGRAM, SANITIZED, Case, main, wait_until
+from harness import BUILD, HANGS, LEAKS_OF_OTHERS, PATIENCE, PROGRAM, SANITIZED, Case, main, wait_until
 from netns import need
 
 BRIEF = ("--duration", "200ms" if SANITIZED else "50ms")
@@ -120,7 +120,7 @@ class AllPairs(Case):
         self.in_one_of_three(attempt)
 
     def test_a_rank_that_never_comes_is_named(self):
-        children = self.ranks(4, "--wait", "1s", absent=(2,), expect=1)
+        children = self.ranks(4, "--wait", f"{PATIENCE}s", absent=(2,), expect=1)
         self.assertIn("rank 2 of 4 has not come in time", children[0].stderr)
         for child in children[1:]:
             self.assertEqual(child.status, 1)
