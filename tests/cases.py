@@ -49,21 +49,27 @@ def python_cases(text):
 
 def excused(cases, command):
     """Cases that fail in this environment for a known cause: PENSTOCK_KNOWN names a file of lines
-    `PROGRAM | CASE | WORDS | why`. A failure that says these words counts as skipped; any other stays a failure."""
+    `PROGRAM | CASE | WORDS | why`. A failure that says these words counts as skipped; any other stays a failure.
+    PENSTOCK_KNOWN_USED, where it is set, names the file that gets the lines that were needed."""
     path = os.environ.get("PENSTOCK_KNOWN")
     if not path or not any(case[0] == "failed" for case in cases):
         return cases
     programs = {os.path.basename(word) for word in command}
     with open(path) as file:
         known = [line.strip().split(" | ") for line in file if line.count(" | ") == 3 and line[0] != "#"]
-    known = [row[1:] for row in known if row[0] in programs]
-    out = []
+    known = [row for row in known if row[0] in programs]
+    out, used = [], []
     for outcome, case, said in cases:
         why = None
-        for pattern, words, reason in known:
-            if outcome == "failed" and fnmatch(case, pattern):
-                why = reason if fnmatch(said, f"*{words}*") else why
+        for row in known:
+            _, pattern, words, reason = row
+            if outcome == "failed" and fnmatch(case, pattern) and fnmatch(said, f"*{words}*"):
+                why = reason
+                used.append(" | ".join(row) + "\n")
         out.append(("skipped", case, f"{why}. It said: {said}") if why else (outcome, case, said))
+    if used and "PENSTOCK_KNOWN_USED" in os.environ:
+        with open(os.environ["PENSTOCK_KNOWN_USED"], "a") as file:
+            file.write("".join(used))
     return out
 
 

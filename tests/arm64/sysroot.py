@@ -100,16 +100,19 @@ def make_links_relative(root):
 
 
 def make(folder, name, packages):
-    """The folder of this name, with these packages unpacked, made unless it is there."""
+    """The folder of this name, with these packages unpacked, made unless it is there with the same ones."""
     folder.mkdir(exist_ok=True)
+    listed = folder / f"{name}.packages"
     with open(folder / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (folder / name).is_dir():
+        if not listed.exists() or listed.read_text().split() != packages:
+            shutil.rmtree(folder / name, ignore_errors=True)
             with tempfile.TemporaryDirectory(dir=folder) as staging:
                 staging = pathlib.Path(staging)
                 unpack(download(packages, staging / "apt"), staging / name)
                 make_links_relative(staging / name)
                 os.rename(staging / name, folder / name)
+            listed.write_text("\n".join(packages) + "\n")
     return folder / name
 
 

@@ -2,8 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs tests of a build for arm64, within tests/arm64/enter.py, and says what is not run, and why.
 
-usage: test.py BUILD          those that take little time where everything is emulated
+usage: test.py BUILD          all but the suite deep, and what takes long where everything is emulated
        test.py BUILD DISK     all; what qemu-aarch64 cannot do runs in an emulated machine with this disk
+
+Each test of x86 that needs neither guest nor GPU runs here, or has a row with the reason. A row that nothing needs
+is a failure.
 """
 import fnmatch
 import json
@@ -20,22 +23,19 @@ from machine import cases
 HERE = pathlib.Path(__file__).resolve().parent
 EM_AARCH64 = (183).to_bytes(2, "little")
 KNOWN = HERE / "emulation.txt"
-# Of meson's time limits.
-PATIENCE = "12"
+# Of meson's time limits, and of those within tests.
+PATIENCE, PATIENCE_INSIDE = "12", "3"
 CALLS = "tests/arm64/libcalls.so"
 # Where ./run test has its build.
 HOST_BUILD = HERE.parent.parent / "build"
-# Of each of these suites, all tests, or those of these names.
-SUITES = {"unit": ["*"], "contract": ["*"], "simverbs": ["*"], "abi": ["abi-surface"]}
-FEW = SUITES | {"e2e": ["e2e-igpu", "e2e-cuda", "e2e-cuda_regions", "e2e-run", "e2e-result", "e2e-config", "e2e-check_mutants",
-                        "e2e-death", "e2e-fault", "e2e-pcap", "e2e-room", "e2e-file", "e2e-frames", "e2e-verbs",
-                        "e2e-verbs_dc"]}  # fmt: skip
-ALL = SUITES | {"e2e": ["*"]}
-# What takes long where everything is emulated, and is the same on any CPU.
-LONG = {"deep", "stream assemble_schedules", "stream times", "simverbs launcher", "simverbs many eager",
-        "simverbs many deferred", "transport verbs_rc-send-processes"}  # fmt: skip
-# Judges of speed, and what is for a GPU.
-NO_SUITES = {"bench", "gpu", "judges"}
+# What `all` runs: the suite deep, and what takes long where everything is emulated and is the same on any CPU.
+LONG = {"deep": "the suite deep", **dict.fromkeys(("stream assemble_schedules", "stream times", "simverbs launcher",
+        "simverbs many eager", "simverbs many deferred", "transport verbs_rc-send-processes", "e2e-hardware", "e2e-serve",
+        "e2e-serve_files", "e2e-serve_strangers", "e2e-examples"), "it takes long")}  # fmt: skip
+# Guests of x86, and what is for a GPU.
+NEVER = {"vm", "gpu"}
+# A row whose reason begins so is for what fails at times.
+AT_TIMES = "at times: "
 
 
 def rows(path):
@@ -53,31 +53,65 @@ def of_cases(test, patterns):
     return dict(test, cmd=test["cmd"] + [word for pattern in patterns for word in ("-k", pattern.split(" ")[0])])
 
 
-def chosen(build, suites, left_out, has_machine):
-    """The tests to run here, those to run in the machine, and {name: why} of those that cannot be run."""
+def tests_of(build):
+    """Those that need neither guest nor GPU."""
     tests = json.loads(subprocess.run(["meson", "introspect", "--tests", str(build)], check=True,
                                       capture_output=True, text=True).stdout)  # fmt: skip
+    for test in tests:
+        test["suites"] = {suite.split(":")[-1] for suite in test["suite"]}
+    return [test for test in tests if not test["suites"] & NEVER]
+
+
+def why_not(name, reasons):
+    return next((why for pattern, why in reasons.items() if fnmatch.fnmatch(name, pattern)), None)
+
+
+def chosen(build, has_machine):
+    """The tests to run here, those to run in the machine, and {name: why} of those that cannot be run."""
     reasons, programs = rows(KNOWN)
     reasons_inside = rows(machine.KNOWN)[0]
     here, inside, without = [], [], {}
-    for test in tests:
-        name, its = test["name"], {suite.split(":")[-1] for suite in test["suite"]}
-        if (its | {name}) & left_out or not any(fnmatch.fnmatch(name, one) for suite in its for one in suites.get(suite, [])):
-            continue
+    for test in tests_of(build):
+        name = test["name"]
         cases_of = next((programs[word] for word in map(os.path.basename, test["cmd"]) if word in programs), None)
-        why, why_inside = (next((why for pattern, why in those.items() if fnmatch.fnmatch(name, pattern)), None)
-                           for those in (reasons, reasons_inside))  # fmt: skip
-        if has_machine and why_inside:
+        why, why_inside = why_not(name, reasons), why_not(name, reasons_inside)
+        if not has_machine:
+            long = next((LONG[word] for word in (*test["suites"], name) if word in LONG), None)
+            if why or long:
+                without[name] = why or f"{long}: `./run test arm64 all` runs it"
+            else:
+                here.append(test)
+        elif why_inside and why:
             without[name] = why_inside
-        elif has_machine and (why or cases_of):
+        elif why_inside:
+            here.append(test)
+        elif why or cases_of:
             part = None if why else of_cases(test, cases_of)
             inside.append(part or test)
             here += [test] if part else []
-        elif why:
-            without[name] = why
         else:
             here.append(test)
     return here, inside, without
+
+
+def without_need(here, used):
+    """Rows that excused nothing though their program ran, and rows of tests that are not there."""
+    lines = [line.strip() for line in KNOWN.read_text().splitlines() if line and line[0] != "#"]
+    ran = {os.path.basename(word) for test in here for word in test["cmd"]}
+    for line in lines:
+        row = line.split(" | ")
+        if len(row) == 4 and row[0] in ran and line not in used and not row[3].startswith(AT_TIMES):
+            yield line
+
+
+def without_reason(names, without):
+    """Tests that x86's build has, and that neither ran here nor have a reason."""
+    if not (HOST_BUILD / "build.ninja").exists():
+        return
+    reasons = rows(KNOWN)[0]
+    for test in tests_of(HOST_BUILD):
+        if test["name"] not in names | set(without) and not why_not(test["name"], reasons):
+            yield test["name"]
 
 
 def of_other_machines(build):
@@ -94,6 +128,8 @@ def passed_of(build):
     for command, count in (json.loads(path.read_text()) if path.exists() else {}).items():
         if not re.search(r"\btests/(?:vm|bench|gpu)/", command):
             whole = command.partition(" -k ")[0]  # and of_cases()
+            if "-fsyntax-only" in whole:  # each machine has a compiler of its own
+                whole = re.sub(r"^\S*?(g\+\+|gcc|clang\+\+|clang) (?:--(?:sysroot|target)=\S+ )*", r"\1 ", whole)
             passed[whole] = passed.get(whole, 0) + count
     return passed
 
@@ -112,11 +148,15 @@ def show_beside_host(build):
 
 
 def run_here(build, tests):
-    """What qemu-aarch64 runs: passed, failed, skipped."""
+    """What qemu-aarch64 runs: passed, failed, skipped; and the rows that were needed."""
     command = [sys.executable, str(HERE.parent / "run-tests.py"), str(build), "--timeout-multiplier", PATIENCE,
                *(test["name"] for test in tests)]  # fmt: skip
     host_options.start(build / "host-options")
-    environment = dict(os.environ, PENSTOCK_KNOWN=str(KNOWN), QEMU_SET_ENV=f"LD_PRELOAD={build / CALLS}")
+    used = build / "meson-logs" / "known-used"
+    used.unlink(missing_ok=True)
+    cross = (build.parent / f"{build.name}-sysroot" / "root").resolve()
+    environment = dict(os.environ, PENSTOCK_PATIENCE=PATIENCE_INSIDE, PENSTOCK_KNOWN=str(KNOWN), PENSTOCK_KNOWN_USED=str(used),
+                       QEMU_SET_ENV=f"LD_PRELOAD={build / CALLS}", CC=f"aarch64-linux-gnu-gcc --sysroot={cross}")  # fmt: skip
     run = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
     last = ""
     for line in run.stdout:
@@ -124,7 +164,7 @@ def run_here(build, tests):
         last = line
     if run.wait() not in (0, 1):
         sys.exit(last)
-    return [int(part.split()[0]) for part in last.split(", ")]
+    return [int(part.split()[0]) for part in last.split(", ")], used.read_text().splitlines() if used.exists() else []
 
 
 def run_inside(build, disk, tests):
@@ -142,17 +182,20 @@ def main():
         sys.exit(__doc__)
     build, disk = (pathlib.Path(word).resolve() for word in (sys.argv[1], sys.argv[-1]))
     has_machine = len(sys.argv) == 3
-    here, inside, without = (chosen(build, ALL, NO_SUITES, True) if has_machine
-                             else chosen(build, FEW, NO_SUITES | LONG, False))  # fmt: skip
-    passed, failed, skipped = run_here(build, here)
+    here, inside, without = chosen(build, has_machine)
+    (passed, failed, skipped), used = run_here(build, here)
     if inside:
         passed, failed, skipped = map(sum, zip((passed, failed, skipped), run_inside(build, disk, inside)))
     for name, why in without.items():
         print(f"not run: {name}: {why}")
-    wrong, count = of_other_machines(build)
-    print(f"FAILED: not for aarch64: {wrong}" if wrong else f"passed: {count} files, for aarch64: program, library, plugins")
+    others, count = of_other_machines(build)
+    wrong = [f"not for aarch64: {path}" for path in others]
+    wrong += [f"emulation.txt has a row that nothing needs: {line}" for line in without_need(here, used)]
+    wrong += [f"x86 runs this test, and emulation.txt has no reason why it did not run here: {name}"
+              for name in without_reason({test["name"] for test in here + inside}, without)]  # fmt: skip
+    print("\n".join(f"FAILED: {line}" for line in wrong) or f"passed: {count} files, for aarch64: program, library, plugins")
     show_beside_host(build)
-    print(f"{passed + (not wrong)} passed, {failed + bool(wrong)} failed, {skipped + len(without)} skipped")
+    print(f"{passed + (not wrong)} passed, {failed + len(wrong)} failed, {skipped + len(without)} skipped")
     sys.exit(failed > 0 or bool(wrong))
 
 
