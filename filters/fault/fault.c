@@ -124,7 +124,7 @@ static int fault_describe(struct pst_endpoint *endpoint, char *text, size_t size
 
 static const struct pst_transport_ops fault_ops = {
     .struct_size = sizeof(struct pst_transport_ops),
-    .capabilities = (PST_CAP_TWO_SIDED << 1) - 1, /* the inner transport's limits say which */
+    .capabilities = (PST_CAP_QUEUES << 1) - 1, /* the inner transport's limits say which */
     .open = fault_open,
     .close = fault_close,
     .limits = fault_limits_read,

@@ -187,6 +187,9 @@ enum pst_transport_capability {
    * With SHARED_RING endpoints of all domains may name a ring whose mr has none, and peers of a
    * node share one. */
   PST_CAP_TWO_SIDED = 1u << 18,
+  /* post() takes SENDs for which the peer has no slot yet: they wait in the transport. What it, the
+   * device or the peer refuses later ends with that errno in its DONE. */
+  PST_CAP_QUEUES = 1u << 19,
 };
 
 /* ---- Operations -------------------------------------------------------------- */

@@ -169,7 +169,7 @@ static int claiming_counters(struct pst_device *device, struct pst_worker *worke
 
 static const struct pst_transport_ops claiming_ops = {
     .struct_size = sizeof(struct pst_transport_ops),
-    .capabilities = (PST_CAP_TWO_SIDED << 1) - 1, /* the inner transport's limits say which */
+    .capabilities = (PST_CAP_QUEUES << 1) - 1, /* the inner transport's limits say which */
     .open = claiming_open,
     .close = wrap_close,
     .limits = claiming_limits,

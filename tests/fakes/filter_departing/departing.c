@@ -135,7 +135,7 @@ static int departing_poll(struct pst_worker *worker, struct pst_completion *comp
 
 static const struct pst_transport_ops departing_ops = {
     .struct_size = sizeof(struct pst_transport_ops),
-    .capabilities = (PST_CAP_TWO_SIDED << 1) - 1, /* the inner transport's limits say which */
+    .capabilities = (PST_CAP_QUEUES << 1) - 1, /* the inner transport's limits say which */
     .open = departing_open,
     .close = wrap_close,
     .limits = departing_limits,

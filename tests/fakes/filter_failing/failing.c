@@ -16,7 +16,7 @@
 #define REGISTRATIONS_MAX 64
 /* One-sided access is not passed on. */
 #define CAPABILITIES                                                                               \
-  ((uint64_t)(((PST_CAP_TWO_SIDED << 1) - 1) & ~(PST_CAP_WRITE | PST_CAP_READ | PST_CAP_ATOMIC)))
+  ((uint64_t)(((PST_CAP_QUEUES << 1) - 1) & ~(PST_CAP_WRITE | PST_CAP_READ | PST_CAP_ATOMIC)))
 
 struct registration {
   struct pst_mr *mr;

@@ -228,7 +228,7 @@ static int narrow_poll(struct pst_worker *worker, struct pst_completion *complet
 
 static const struct pst_transport_ops narrow_ops = {
     .struct_size = sizeof(struct pst_transport_ops),
-    .capabilities = (PST_CAP_TWO_SIDED << 1) - 1, /* the inner transport's limits say which */
+    .capabilities = (PST_CAP_QUEUES << 1) - 1, /* the inner transport's limits say which */
     .open = narrow_open,
     .close = wrap_close,
     .limits = narrow_limits,

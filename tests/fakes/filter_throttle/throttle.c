@@ -141,7 +141,7 @@ static int throttle_poll(struct pst_worker *worker, struct pst_completion *compl
 
 static const struct pst_transport_ops throttle_ops = {
     .struct_size = sizeof(struct pst_transport_ops),
-    .capabilities = (PST_CAP_TWO_SIDED << 1) - 1, /* the inner transport's limits say which */
+    .capabilities = (PST_CAP_QUEUES << 1) - 1, /* the inner transport's limits say which */
     .open = throttle_open,
     .close = wrap_close,
     .limits = throttle_limits,
