@@ -8,7 +8,7 @@ FAMILIES = {
     "memory/cuda": "cuda", "memory/host": "host", "memory/igpu": "igpu", "memory/nvidia": "cuda",
     "subprojects/simverbs/cm": "cm", "subprojects/simverbs/engine": "sim", "subprojects/simverbs/fabric": "fab",
     "subprojects/simverbs/front": "front", "subprojects/simverbs/mlx5": "mlx5", "subprojects/simverbs/objects": "sim",
-    "transports/datagram": "dg", "transports/ethernet": "eth", "transports/loopback": "lb", "transports/ucx": "ucx",
+    "transports/datagram": "dg", "transports/ethernet": "eth", "transports/loopback": "lb", "transports/share": "share", "core/share": "share", "apps/share": "share", "transports/ucx": "ucx",
     "transports/udp": "udp", "transports/verbs": "vb", "transports/verbs_dc": "dc", "transports/verbs_rc": "rc",
 }  # fmt: skip
 FOLDERS = ("apps/", "core/", "filters/", "memory/", "transports/", "subprojects/simverbs/")

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The router of `penstock share`: it owns a transport, and serves programs of this host
+ * that use the transport plugin `share`. docs/howto/share.md.
+ */
+#ifndef PENSTOCK_SHARE_H
+#define PENSTOCK_SHARE_H
+
+#include "types.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct pst_share;
+
+struct pst_share_params {
+  uint32_t struct_size;
+  uint32_t reserved;
+  const char *socket;                 /* path of the Unix socket; a stale one is replaced */
+  const char *transport;              /* name of a transport plugin */
+  const struct pst_setting *settings; /* its options */
+  const uint32_t *uids;               /* who may connect; none: this process's user and root */
+  uint32_t setting_count;
+  uint32_t uid_count;
+  /* Of each client; 0: the default. */
+  uint32_t regions;   /* 4096 */
+  uint32_t endpoints; /* 1024 */
+  uint32_t workers;   /* 64 */
+  uint64_t bytes;     /* of registered memory; no bound */
+  uint64_t rate;      /* bytes per second that each worker sends, writes and reads; no bound */
+  uint32_t clients;   /* at one time; 256 */
+  uint32_t reserved2;
+};
+
+struct pst_share_stats {
+  uint32_t struct_size;
+  uint32_t clients;            /* connected now */
+  uint64_t served;             /* clients that were accepted */
+  uint64_t refused;            /* clients that were not */
+  uint64_t expelled;           /* clients that broke a rule */
+  uint64_t regions, bytes;     /* registered now */
+  uint64_t endpoints;          /* open now */
+  uint64_t requests, messages; /* posted, and delivered, since the start */
+};
+
+/* Open plugins and socket, and serve in threads of its own. Blocks for as long as plugins load.
+ * 0; -EINVAL: a wrong option (exit status 2); -EADDRINUSE: another process serves this socket;
+ * -errno (3): the plugin or the socket is not available here. */
+PST_EXPORT int pst_share_open(const struct pst_share_params *params, struct pst_share **share,
+                              struct pst_error *error);
+/* Any thread. */
+PST_EXPORT void pst_share_stats(struct pst_share *share, struct pst_share_stats *stats);
+/* Disconnect all clients, close what they had open, and remove the socket. NULL is legal. */
+PST_EXPORT void pst_share_close(struct pst_share *share);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

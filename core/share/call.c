@@ -1,0 +1,467 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a client asks of a worker, its rings and endpoints. */
+#include <assert.h>
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "util/clock.h"
+#include "util/log.h"
+#include "worker.h"
+
+#define CLOSING_NS PST_NS_PER_S /* for endpoints of a client that is gone */
+#define COUNTERS_MAX 128
+
+static int share_call_break(struct share_worker *worker, const char *rule)
+{
+  share_client_break(worker->client, rule);
+  return -EPROTO;
+}
+
+static struct share_endpoint *share_call_endpoint(struct share_worker *worker, uint32_t number)
+{
+  struct share_endpoint *endpoint = number ? pst_places_find(&worker->endpoints, number - 1) : NULL;
+
+  return endpoint && endpoint->inner ? endpoint : NULL;
+}
+
+/* ---- Rings ---------------------------------------------------------------------------- */
+
+static void share_ring_free(struct share_worker *worker, struct share_ring *ring)
+{
+  if (ring->ring)
+    worker->ops->ring_close(worker->inner, ring->ring);
+  if (ring->number != PST_PLACE_NONE)
+    pst_places_give(&worker->rings, ring->number);
+  pst_slots_close(&ring->slots);
+  share_mr_unuse(ring->mr);
+  free(ring->tokens);
+  free(ring);
+}
+
+/* Opens the transport's ring. On failure share_ring_free() undoes what was done. */
+static int share_ring_fill(struct share_worker *worker, const struct pst_share_ring *asked,
+                           struct share_ring *ring, struct pst_path_info *path)
+{
+  const struct pst_limits *limits = &worker->client->limits;
+
+  ring->mr = share_mr_use(worker->client, asked->mr);
+  if (!ring->mr)
+    return share_call_break(worker, "it opened a ring in memory that is not registered");
+  const struct pst_ring_params params = {.struct_size = sizeof(params),
+                                         .slots = asked->slots,
+                                         .mr = ring->mr->mr,
+                                         .base = asked->base,
+                                         .stride = asked->stride,
+                                         .payload_max = asked->payload_max,
+                                         .headroom = asked->headroom,
+                                         .tailroom = asked->tailroom,
+                                         .endpoints = asked->endpoints,
+                                         .endpoint_slots = asked->endpoint_slots};
+  int rc = pst_ring_params_check(worker->client->share->transport->host, &params, ring->mr->access,
+                                 ring->mr->length, limits, NULL);
+  if (rc == 0)
+    rc = pst_slots_open(&ring->slots, asked->slots);
+  ring->tokens = rc == 0 ? calloc(asked->slots, sizeof(*ring->tokens)) : NULL;
+  if (!ring->tokens)
+    return rc < 0 ? rc : -ENOMEM;
+  rc = pst_places_take(&worker->rings, ring, PST_PLACE_MASK, &ring->number);
+  if (rc < 0)
+    return rc;
+  path->struct_size = sizeof(*path);
+  return worker->ops->ring_open(worker->inner, &params, path, &ring->ring);
+}
+
+static int share_ring_open(struct share_worker *worker, struct share_command *command)
+{
+  struct share_ring *ring = calloc(1, sizeof(*ring));
+
+  if (!ring)
+    return -ENOMEM;
+  ring->number = PST_PLACE_NONE;
+  int rc = share_ring_fill(worker, &command->request->u.ring, ring, &command->reply->u.path);
+  if (rc < 0) {
+    ring->ring = NULL;
+    share_ring_free(worker, ring);
+    return rc;
+  }
+  command->reply->object = ring->number + 1;
+  return 0;
+}
+
+static int share_ring_close(struct share_worker *worker, uint32_t number)
+{
+  struct share_ring *ring = number ? pst_places_find(&worker->rings, number - 1) : NULL;
+
+  if (!ring || ring->endpoints)
+    return share_call_break(worker, "it closed a ring that is not open, or has endpoints");
+  share_ring_free(worker, ring);
+  return 0;
+}
+
+/* ---- Endpoints -------------------------------------------------------------------------- */
+
+void share_endpoint_free(struct share_endpoint *endpoint)
+{
+  struct share_worker *worker = endpoint->worker;
+
+  for (struct share_endpoint **at = &worker->all; *at; at = &(*at)->next)
+    if (*at == endpoint) {
+      *at = endpoint->next;
+      break;
+    }
+  for (uint32_t i = 0; i < worker->remotes.room; i++) {
+    struct share_remote *remote = worker->remotes.all[i].at;
+    if (remote && remote->endpoint == endpoint) {
+      pst_places_give(&worker->remotes, remote->number);
+      free(remote);
+    }
+  }
+  share_life_end(endpoint);
+  if (endpoint->ring)
+    endpoint->ring->endpoints--;
+  if (endpoint->number)
+    pst_places_give(&worker->endpoints, endpoint->number - 1);
+  worker->endpoint_count--;
+  atomic_fetch_sub(&worker->client->endpoints, 1);
+  atomic_fetch_sub(&worker->client->share->endpoints, 1);
+  free(endpoint->requests);
+  free(endpoint->pending);
+  free(endpoint->pieces);
+  free(endpoint->piece_mrs);
+  free(endpoint);
+}
+
+static int share_endpoint_make_room(struct share_endpoint *endpoint)
+{
+  uint64_t size = 1;
+
+  while (size < endpoint->requests_max)
+    size <<= 1;
+  endpoint->mask = (uint32_t)size - 1;
+  endpoint->requests = calloc(size, sizeof(*endpoint->requests));
+  endpoint->pending = calloc(size, sizeof(*endpoint->pending));
+  if (!endpoint->requests || !endpoint->pending)
+    return -ENOMEM;
+  if (!endpoint->pieces_max)
+    return 0;
+  endpoint->pieces = calloc(size * endpoint->pieces_max, sizeof(*endpoint->pieces));
+  endpoint->piece_mrs = calloc(size * endpoint->pieces_max, sizeof(struct share_mr *));
+  return endpoint->pieces && endpoint->piece_mrs ? 0 : -ENOMEM;
+}
+
+/* Opens the transport's endpoint. On failure share_endpoint_free() undoes what was done. */
+static int share_endpoint_fill(struct share_endpoint *endpoint,
+                               const struct pst_share_endpoint *asked)
+{
+  struct share_worker *worker = endpoint->worker;
+  const struct pst_host *host = worker->client->share->transport->host;
+  struct share_mr *mr = NULL;
+  uint32_t number;
+
+  if (asked->ring) {
+    endpoint->ring = pst_places_find(&worker->rings, asked->ring - 1);
+    if (!endpoint->ring)
+      return share_call_break(worker, "it opened an endpoint with a ring that is not open");
+    endpoint->ring->endpoints++;
+  }
+  snprintf(endpoint->label, sizeof(endpoint->label), "%.*s", (int)sizeof(asked->label) - 1,
+           asked->label);
+  endpoint->requests_max = asked->requests;
+  endpoint->pieces_max = asked->pieces ? asked->pieces : 1;
+  int rc = pst_places_take(&worker->endpoints, endpoint, PST_SHARE_ENDPOINTS, &number);
+  if (rc < 0)
+    return rc;
+  endpoint->number = number + 1;
+  __atomic_store_n(&worker->page->waits[number & PST_PLACE_MASK], PST_WAIT_QUEUE, __ATOMIC_RELAXED);
+  struct pst_endpoint_params params = {.struct_size = sizeof(params),
+                                       .roles = asked->roles,
+                                       .ring = endpoint->ring ? endpoint->ring->ring : NULL,
+                                       .cookie = (uint64_t)(uintptr_t)endpoint,
+                                       .options = worker->client->share->options,
+                                       .label = endpoint->label,
+                                       .requests = asked->requests,
+                                       .pieces = asked->pieces,
+                                       .message_max = asked->message_max,
+                                       .timeout_ns = asked->timeout_ns,
+                                       .domain = asked->domain,
+                                       .is_foreign = asked->is_foreign};
+  /* Its slots are checked when the ring is opened; the transport checks the message. */
+  rc = pst_endpoint_params_check(host, &params, UINT64_MAX, &worker->client->limits, NULL);
+  if (rc == 0)
+    rc = share_endpoint_make_room(endpoint);
+  if (rc < 0)
+    return rc;
+  if (asked->mr) {
+    mr = share_mr_use(worker->client, asked->mr);
+    if (!mr)
+      return share_call_break(worker, "it opened an endpoint for memory that is not registered");
+    params.mr = mr->mr;
+  }
+  rc = worker->ops->endpoint_open(worker->inner, &params, &endpoint->inner);
+  share_mr_unuse(mr);
+  return rc;
+}
+
+static int share_endpoint_open(struct share_worker *worker, struct share_command *command)
+{
+  struct share_client *client = worker->client;
+  struct share_endpoint *endpoint;
+
+  if (atomic_load(&client->endpoints) >= client->share->params.endpoints ||
+      worker->endpoint_count >= PST_SHARE_ENDPOINTS) {
+    pst_log(PST_LOG_ERROR,
+            "the router allows a client %u endpoints; raise --endpoints of `penstock share`",
+            client->share->params.endpoints);
+    return -ENOSPC;
+  }
+  endpoint = calloc(1, sizeof(*endpoint));
+  if (!endpoint)
+    return -ENOMEM;
+  endpoint->worker = worker;
+  endpoint->next = worker->all;
+  worker->all = endpoint;
+  worker->endpoint_count++;
+  atomic_fetch_add(&client->endpoints, 1);
+  atomic_fetch_add(&client->share->endpoints, 1);
+  int rc = share_endpoint_fill(endpoint, &command->request->u.endpoint);
+  if (rc < 0) {
+    share_endpoint_free(endpoint);
+    return rc;
+  }
+  command->reply->object = endpoint->number;
+  return 0;
+}
+
+/* A blob of the transport into the reply. */
+static int share_call_take_blob(struct share_command *command, const struct pst_blob *blob, int rc)
+{
+  if (rc < 0)
+    return rc;
+  command->reply->length = blob->length;
+  for (uint32_t i = 0; i < blob->fd_count && i < PST_SHARE_FDS; i++)
+    command->reply_fds[i] = blob->fds[i];
+  command->reply_fd_count = blob->fd_count;
+  return 0;
+}
+
+/* The blob that came with the request. */
+static struct pst_blob share_call_blob(const struct share_command *command)
+{
+  struct pst_blob blob = {.struct_size = sizeof(blob),
+                          .length = command->request->length,
+                          .capacity = command->request->length,
+                          .fd_count = command->fd_count,
+                          .bytes = (void *)(uintptr_t)command->bytes};
+
+  for (uint32_t i = 0; i < command->fd_count; i++)
+    blob.fds[i] = command->fds[i];
+  return blob;
+}
+
+static int share_endpoint_address(struct share_endpoint *endpoint, struct share_command *command)
+{
+  struct pst_blob blob = {
+      .struct_size = sizeof(blob), .capacity = PST_SHARE_BYTES, .bytes = command->reply_bytes};
+
+  int rc = endpoint->worker->ops->endpoint_address(endpoint->inner, &blob);
+  if (rc == 0)
+    share_life_address(endpoint, blob.bytes, blob.length);
+  return share_call_take_blob(command, &blob, rc);
+}
+
+static int share_endpoint_connect(struct share_endpoint *endpoint,
+                                  const struct share_command *command)
+{
+  const struct pst_blob blob = share_call_blob(command);
+
+  share_life_connect(endpoint, blob.bytes, blob.length);
+  return endpoint->worker->ops->endpoint_connect(endpoint->inner,
+                                                 command->request->flag ? &blob : NULL);
+}
+
+static int share_endpoint_close(struct share_endpoint *endpoint,
+                                const struct share_command *command)
+{
+  const uint32_t mode = command->request->u.close.mode;
+
+  if (mode != PST_CLOSE_DRAIN && mode != PST_CLOSE_ABORT)
+    return -EINVAL;
+  if (endpoint->close_mode)
+    return -EALREADY;
+  endpoint->close_mode = mode;
+  endpoint->deadline_ns = command->request->u.close.deadline_ns;
+  share_submit_activate(endpoint);
+  return 0;
+}
+
+static int share_remote_open(struct share_endpoint *endpoint, struct share_command *command)
+{
+  struct share_worker *worker = endpoint->worker;
+  const struct pst_blob blob = share_call_blob(command);
+  struct share_remote *remote = calloc(1, sizeof(*remote));
+
+  if (!remote)
+    return -ENOMEM;
+  remote->endpoint = endpoint;
+  int rc = pst_places_take(&worker->remotes, remote, PST_PLACE_MASK, &remote->number);
+  if (rc == 0) {
+    rc = worker->ops->remote_open(endpoint->inner, &blob, &remote->remote);
+    if (rc < 0)
+      pst_places_give(&worker->remotes, remote->number);
+  }
+  if (rc < 0) {
+    free(remote);
+    return rc;
+  }
+  command->reply->object = remote->number + 1;
+  return 0;
+}
+
+static int share_remote_close(struct share_endpoint *endpoint, uint32_t number)
+{
+  struct share_worker *worker = endpoint->worker;
+  struct share_remote *remote = number ? pst_places_find(&worker->remotes, number - 1) : NULL;
+
+  if (!remote || remote->endpoint != endpoint || remote->uses)
+    return share_call_break(worker, "it closed a peer's range that is not open, or in use");
+  worker->ops->remote_close(endpoint->inner, remote->remote);
+  pst_places_give(&worker->remotes, remote->number);
+  free(remote);
+  return 0;
+}
+
+/* ---- Counters and descriptions ------------------------------------------------------------ */
+
+static int share_call_counters(struct share_worker *worker, struct share_endpoint *endpoint,
+                               struct share_command *command)
+{
+  struct pst_counter counters[COUNTERS_MAX];
+  struct pst_counter_value *values = command->reply_bytes;
+  const int n = worker->ops->counters(worker->client->device, worker->inner,
+                                      endpoint ? endpoint->inner : NULL, counters, COUNTERS_MAX);
+  const int count = n < COUNTERS_MAX ? n : COUNTERS_MAX;
+
+  for (int i = 0; i < count; i++) {
+    values[i] = (struct pst_counter_value){.value = counters[i].value, .flags = counters[i].flags};
+    pst_text_write(values[i].name, sizeof(values[i].name), counters[i].name);
+    pst_text_write(values[i].cause, sizeof(values[i].cause),
+                   counters[i].cause ? counters[i].cause : "");
+  }
+  command->reply->length = count > 0 ? (uint32_t)count * (uint32_t)sizeof(*values) : 0;
+  return count;
+}
+
+static int share_call_describe(struct share_endpoint *endpoint, struct share_command *command)
+{
+  char *text = command->reply_bytes;
+
+  text[0] = '\0';
+  int rc = endpoint->worker->ops->describe(endpoint->inner, text, 4096);
+  if (rc < 0)
+    return rc;
+  command->reply->length = (uint32_t)strlen(text) + 1;
+  return rc;
+}
+
+/* ---- All calls ------------------------------------------------------------------------------ */
+
+static int share_call_of_endpoint(struct share_worker *worker, struct share_command *command)
+{
+  const struct pst_share_request *request = command->request;
+  struct share_endpoint *endpoint = share_call_endpoint(worker, request->object);
+
+  if (!endpoint)
+    return request->call == PST_SHARE_ENDPOINT_CLOSE ? -EALREADY : -ENOTCONN;
+  switch (request->call) {
+  case PST_SHARE_ENDPOINT_ADDRESS:
+    return share_endpoint_address(endpoint, command);
+  case PST_SHARE_ENDPOINT_CONNECT:
+    return share_endpoint_connect(endpoint, command);
+  case PST_SHARE_ENDPOINT_PATH:
+    command->reply->u.path = (struct pst_path_info){.struct_size = sizeof(struct pst_path_info)};
+    return worker->ops->endpoint_path(endpoint->inner, &command->reply->u.path);
+  case PST_SHARE_ENDPOINT_CLOSE:
+    return share_endpoint_close(endpoint, command);
+  case PST_SHARE_REMOTE_OPEN:
+    return share_remote_open(endpoint, command);
+  case PST_SHARE_REMOTE_CLOSE:
+    return share_remote_close(endpoint, request->remote);
+  case PST_SHARE_COUNTERS:
+    return share_call_counters(worker, endpoint, command);
+  default:
+    return share_call_describe(endpoint, command);
+  }
+}
+
+void share_call_run(struct share_worker *worker, struct share_command *command)
+{
+  const struct pst_share_request *request = command->request;
+  struct pst_share_reply *reply = command->reply;
+
+  pst_log_clear_error();
+  switch (request->call) {
+  case PST_SHARE_RING_OPEN:
+    reply->status = share_ring_open(worker, command);
+    break;
+  case PST_SHARE_RING_CLOSE:
+    reply->status = share_ring_close(worker, request->object);
+    break;
+  case PST_SHARE_ENDPOINT_OPEN:
+    reply->status = share_endpoint_open(worker, command);
+    break;
+  case PST_SHARE_COUNTERS:
+    reply->status = request->flag == PST_SHARE_OF_WORKER
+                        ? share_call_counters(worker, NULL, command)
+                        : share_call_of_endpoint(worker, command);
+    break;
+  default:
+    reply->status = share_call_of_endpoint(worker, command);
+  }
+  if (reply->status < 0)
+    pst_text_write(reply->text, sizeof(reply->text), pst_log_last_error());
+}
+
+/* Ends what a client has left: its peers get DISCONNECTED. */
+void share_call_close_all(struct share_worker *worker)
+{
+  const uint64_t deadline = clock_now_ns() + CLOSING_NS;
+
+  for (struct share_endpoint *endpoint = worker->all, *next; endpoint; endpoint = next) {
+    next = endpoint->next;
+    if (!endpoint->inner)
+      share_endpoint_free(endpoint);
+    else if (!endpoint->is_closing) {
+      endpoint->is_closing = true;
+      if (endpoint->life)
+        atomic_store(&endpoint->life->has_died, true);
+      worker->ops->endpoint_close(endpoint->inner, PST_CLOSE_ABORT, deadline);
+    }
+  }
+  while (worker->all && clock_now_ns() < deadline + CLOSING_NS) {
+    struct pst_completion completion;
+    if (worker->ops->poll(worker->inner, &completion, 1) < 1) {
+      sched_yield();
+      continue;
+    }
+    if (completion.kind == PST_COMPLETION_MESSAGE)
+      worker->ops->release(worker->inner, &completion.u.message.token, 1);
+    /* NOLINTNEXTLINE(performance-no-int-to-ptr): the cookie that the router gave */
+    struct share_endpoint *endpoint = (struct share_endpoint *)(uintptr_t)completion.endpoint;
+    if (completion.kind == PST_COMPLETION_EVENT && completion.code == PST_EVENT_CLOSED) {
+      endpoint->inner = NULL;
+      share_endpoint_free(endpoint);
+    }
+  }
+  if (worker->all)
+    pst_log(PST_LOG_ERROR, "transport %s has not closed an endpoint in %u s",
+            worker->client->share->transport->name, 2u);
+  for (uint32_t i = 0; i < worker->rings.room; i++)
+    if (worker->rings.all[i].at) {
+      struct share_ring *ring = worker->rings.all[i].at;
+      if (!ring->endpoints)
+        share_ring_free(worker, ring);
+    }
+}

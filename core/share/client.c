@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A client: its connection, and the thread that answers it. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "router.h"
+#include "util/log.h"
+
+/* What the client's thread reads into and answers from. */
+struct share_packet {
+  struct pst_share_request request;
+  unsigned char bytes[PST_SHARE_BYTES];
+};
+
+struct share_answer {
+  struct pst_share_reply reply;
+  unsigned char bytes[PST_SHARE_BYTES];
+};
+
+void share_client_break(struct share_client *client, const char *rule)
+{
+  if (atomic_exchange(&client->is_broken, true))
+    return;
+  atomic_fetch_add(&client->share->expelled, 1);
+  pst_log(PST_LOG_WARN, "share: client %llu (process %d of user %u) is disconnected: %s",
+          (unsigned long long)client->number, (int)client->pid, (unsigned)client->uid, rule);
+  shutdown(client->fd, SHUT_RDWR);
+}
+
+/* ---- Packets --------------------------------------------------------------------------------- */
+
+static void share_client_close_fds(const int *fds, uint32_t count)
+{
+  for (uint32_t i = 0; i < count; i++)
+    close(fds[i]);
+}
+
+/* Bytes of the packet; 0: the client has left. *fd_count descriptors are the caller's. */
+static ssize_t share_client_read(int fd, struct share_packet *packet, int fds[PST_SHARE_FDS],
+                                 uint32_t *fd_count)
+{
+  union {
+    char bytes[CMSG_SPACE(sizeof(int) * PST_SHARE_FDS)];
+    struct cmsghdr align;
+  } control;
+  struct iovec iov = {packet, sizeof(*packet)};
+  struct msghdr message = {.msg_iov = &iov,
+                           .msg_iovlen = 1,
+                           .msg_control = control.bytes,
+                           .msg_controllen = sizeof(control.bytes)};
+  ssize_t got;
+
+  *fd_count = 0;
+  do
+    got = recvmsg(fd, &message, MSG_CMSG_CLOEXEC);
+  while (got < 0 && errno == EINTR);
+  if (got < 0)
+    return -errno;
+  for (struct cmsghdr *header = CMSG_FIRSTHDR(&message); header;
+       header = CMSG_NXTHDR(&message, header))
+    if (header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS) {
+      *fd_count = (uint32_t)((header->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+      memcpy(fds, CMSG_DATA(header), *fd_count * sizeof(int));
+    }
+  return message.msg_flags & (MSG_TRUNC | MSG_CTRUNC) ? -EMSGSIZE : got;
+}
+
+static int share_client_write(int fd, const struct share_answer *answer,
+                              const struct share_command *command)
+{
+  union {
+    char bytes[CMSG_SPACE(sizeof(int) * PST_SHARE_FDS)];
+    struct cmsghdr align;
+  } control;
+  struct iovec iov = {(void *)(uintptr_t)answer, sizeof(answer->reply) + answer->reply.length};
+  struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
+  const size_t bytes = sizeof(int) * command->reply_fd_count;
+
+  if (command->reply_fd_count) {
+    memset(&control, 0, sizeof(control));
+    message.msg_control = control.bytes;
+    message.msg_controllen = CMSG_SPACE(bytes);
+    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(bytes);
+    memcpy(CMSG_DATA(header), command->reply_fds, bytes);
+  }
+  return sendmsg(fd, &message, MSG_NOSIGNAL) < 0 ? -errno : 0;
+}
+
+/* ---- Calls -------------------------------------------------------------------------------------
+ */
+
+/* What a client may have of the transport's limits. */
+static void share_client_narrow(const struct pst_share *share, struct pst_limits *limits)
+{
+  /* Lent memory is the router's, and the options of foreign peers are the client's. */
+  limits->capabilities &= ~(uint64_t)(PST_CAP_LEND | PST_CAP_BARE_RING | PST_CAP_FOREIGN);
+  limits->capabilities |= PST_CAP_WAKEUP | PST_CAP_QUEUES;
+  if (limits->endpoints_max > PST_SHARE_ENDPOINTS)
+    limits->endpoints_max = PST_SHARE_ENDPOINTS;
+  if (limits->endpoints_max > share->params.endpoints)
+    limits->endpoints_max = share->params.endpoints;
+  if (limits->requests_max > PST_SHARE_REQUESTS)
+    limits->requests_max = PST_SHARE_REQUESTS;
+  if (limits->pieces_max > PST_SHARE_PIECES)
+    limits->pieces_max = PST_SHARE_PIECES;
+  if (limits->workers_max > share->params.workers)
+    limits->workers_max = share->params.workers;
+}
+
+static uint32_t share_client_lesser(uint32_t asked, uint32_t most)
+{
+  return asked < most ? asked : most;
+}
+
+/* What the client plans, as far as it may have that. */
+static void share_client_plan(const struct pst_share *share, const struct pst_plan *asked,
+                              struct pst_plan *plan)
+{
+  const struct pst_share_params *params = &share->params;
+
+  pst_struct_read(plan, sizeof(*plan), asked);
+  plan->flags |= PST_PLAN_SLEEP;
+  plan->workers = share_client_lesser(plan->workers, params->workers);
+  plan->rings = share_client_lesser(plan->rings, params->endpoints);
+  plan->senders = share_client_lesser(plan->senders, params->endpoints);
+  plan->receivers = share_client_lesser(plan->receivers, params->endpoints);
+  plan->rma = share_client_lesser(plan->rma, params->endpoints);
+  plan->domains = share_client_lesser(plan->domains, params->endpoints + 1);
+  plan->requests = share_client_lesser(plan->requests, PST_SHARE_REQUESTS);
+  plan->pieces = share_client_lesser(plan->pieces, PST_SHARE_PIECES);
+}
+
+/* Opens the client's memories and device; what is open stays so after a failure. */
+static int share_client_open(struct share_client *client, const struct share_command *command)
+{
+  struct pst_share *share = client->share;
+  const struct pst_transport_ops *ops = share->transport->transport;
+  char address[sizeof(command->request->u.open.local_address)];
+
+  if (client->mrs)
+    return -EALREADY;
+  share_client_plan(share, &command->request->u.open.plan, &client->plan);
+  memcpy(address, command->request->u.open.local_address, sizeof(address));
+  address[sizeof(address) - 1] = '\0';
+  client->mrs = calloc(share->params.regions, sizeof(*client->mrs));
+  int rc = client->mrs ? share_memory_open(client) : -ENOMEM;
+  if (rc < 0)
+    return rc;
+  const struct pst_open_params params = {.struct_size = sizeof(params),
+                                         .options = share->options,
+                                         .plan = &client->plan,
+                                         .local_address = address[0] ? address : NULL};
+  rc = ops->open(share->transport->host, &params, &client->device);
+  if (rc < 0)
+    return rc;
+  client->limits.struct_size = sizeof(client->limits);
+  rc = ops->limits(client->device, &client->limits);
+  if (rc == 0 && (client->limits.capabilities & PST_CAP_LEND)) {
+    pst_log(PST_LOG_ERROR,
+            "transport %s with the router's options lends messages out of the router's memory, "
+            "which a client cannot have; start `penstock share` with other options",
+            share->transport->name);
+    rc = -EOPNOTSUPP;
+  }
+  share_client_narrow(share, &client->limits);
+  command->reply->u.limits = client->limits;
+  return rc;
+}
+
+static int share_client_pack(struct share_client *client, struct share_command *command)
+{
+  struct share_mr *mr = share_mr_use(client, command->request->object);
+  struct pst_blob blob = {
+      .struct_size = sizeof(blob), .capacity = PST_SHARE_BYTES, .bytes = command->reply_bytes};
+
+  if (!mr)
+    return -EINVAL;
+  int rc = client->share->transport->transport->mr_pack(client->device, mr->mr, &blob);
+  share_mr_unuse(mr);
+  if (rc < 0)
+    return rc;
+  command->reply->length = blob.length;
+  for (uint32_t i = 0; i < blob.fd_count && i < PST_SHARE_FDS; i++)
+    command->reply_fds[i] = blob.fds[i];
+  command->reply_fd_count = blob.fd_count;
+  return 0;
+}
+
+static int share_client_counters(struct share_client *client, struct share_command *command)
+{
+  struct pst_counter counters[64];
+  struct pst_counter_value *values = command->reply_bytes;
+  const int n =
+      client->share->transport->transport->counters(client->device, NULL, NULL, counters, 64);
+  const int count = n < 64 ? n : 64;
+
+  for (int i = 0; i < count; i++) {
+    values[i] = (struct pst_counter_value){.value = counters[i].value, .flags = counters[i].flags};
+    pst_text_write(values[i].name, sizeof(values[i].name), counters[i].name);
+    pst_text_write(values[i].cause, sizeof(values[i].cause),
+                   counters[i].cause ? counters[i].cause : "");
+  }
+  command->reply->length = count > 0 ? (uint32_t)count * (uint32_t)sizeof(*values) : 0;
+  return count;
+}
+
+static int share_client_close_worker(struct share_client *client, uint32_t number)
+{
+  if (number == 0 || number > SHARE_WORKERS_MAX || !client->workers[number - 1])
+    return -EINVAL;
+  share_worker_close(client->workers[number - 1]);
+  client->workers[number - 1] = NULL;
+  client->worker_count--;
+  return 0;
+}
+
+/* Calls of the device, here; those of a worker by its thread. */
+static void share_client_call(struct share_client *client, struct share_command *command)
+{
+  const struct pst_share_request *request = command->request;
+  struct pst_share_reply *reply = command->reply;
+  const uint32_t worker = request->worker;
+  int rc;
+
+  if (request->call != PST_SHARE_OPEN && !client->limits.struct_size) {
+    share_client_break(client, "its first request opens no device");
+    return;
+  }
+  pst_log_clear_error();
+  switch (request->call) {
+  case PST_SHARE_OPEN:
+    rc = share_client_open(client, command);
+    break;
+  case PST_SHARE_START:
+    rc = client->share->transport->transport->start(client->device);
+    break;
+  case PST_SHARE_MR_REGISTER:
+    rc = share_mr_register(client, command);
+    break;
+  case PST_SHARE_MR_DEREGISTER:
+    rc = share_mr_deregister(client, request->object);
+    break;
+  case PST_SHARE_MR_PACK:
+    rc = share_client_pack(client, command);
+    break;
+  case PST_SHARE_WORKER_OPEN:
+    rc = share_worker_open(client, command);
+    break;
+  case PST_SHARE_WORKER_CLOSE:
+    rc = share_client_close_worker(client, worker);
+    break;
+  default:
+    if (request->call == PST_SHARE_COUNTERS && request->flag == PST_SHARE_OF_DEVICE) {
+      rc = share_client_counters(client, command);
+      break;
+    }
+    if (request->call > PST_SHARE_DESCRIBE || worker == 0 || worker > SHARE_WORKERS_MAX ||
+        !client->workers[worker - 1]) {
+      share_client_break(client, "it asks for an unknown call or worker");
+      return;
+    }
+    share_worker_ask(client->workers[worker - 1], command);
+    return;
+  }
+  reply->status = rc;
+  if (rc < 0)
+    pst_text_write(reply->text, sizeof(reply->text), pst_log_last_error());
+}
+
+/* False: the client has left, or breaks a rule. */
+static bool share_client_serve_one(struct share_client *client, struct share_packet *packet,
+                                   struct share_answer *answer)
+{
+  int fds[PST_SHARE_FDS];
+  struct share_command command = {.request = &packet->request,
+                                  .bytes = packet->bytes,
+                                  .fds = fds,
+                                  .reply = &answer->reply,
+                                  .reply_bytes = answer->bytes};
+  const ssize_t got = share_client_read(client->fd, packet, fds, &command.fd_count);
+  bool goes_on = got > 0;
+
+  answer->reply = (struct pst_share_reply){0};
+  if (got == 0 || got == -ECONNRESET)
+    goes_on = false;
+  else if (got < (ssize_t)sizeof(packet->request) ||
+           packet->request.length != (size_t)got - sizeof(packet->request)) {
+    share_client_break(client, "a packet of a wrong size");
+    goes_on = false;
+  } else if (packet->request.version != PST_SHARE_VERSION) {
+    answer->reply.status = -EPROTONOSUPPORT;
+    snprintf(answer->reply.text, sizeof(answer->reply.text),
+             "the router speaks version %u of its protocol, the client %u; install one release of "
+             "Penstock on both sides",
+             PST_SHARE_VERSION, packet->request.version);
+  } else
+    share_client_call(client, &command);
+  share_client_close_fds(fds, command.fd_count);
+  return goes_on && !atomic_load(&client->is_broken) &&
+         share_client_write(client->fd, answer, &command) == 0;
+}
+
+static void share_client_close_all(struct share_client *client)
+{
+  const struct loader_plugin *transport = client->share->transport;
+
+  for (uint32_t i = 0; i < SHARE_WORKERS_MAX; i++)
+    if (client->workers[i])
+      share_client_close_worker(client, i + 1);
+  share_mr_deregister_all(client);
+  if (client->device) {
+    loader_defer_drain(transport);
+    transport->transport->close(client->device);
+  }
+  share_memory_close(client);
+  free(client->mrs);
+  shutdown(client->fd, SHUT_RDWR);
+  pst_log(PST_LOG_DEBUG, "share: client %llu has left", (unsigned long long)client->number);
+}
+
+static void *share_client_run(void *arg)
+{
+  struct share_client *client = arg;
+  struct share_packet *packet = malloc(sizeof(*packet));
+  struct share_answer *answer = calloc(1, sizeof(*answer));
+
+  while (packet && answer && share_client_serve_one(client, packet, answer))
+    ;
+  free(packet);
+  free(answer);
+  share_client_close_all(client);
+  atomic_fetch_sub(&client->share->connected, 1);
+  atomic_store(&client->is_over, true);
+  return NULL;
+}
+
+int share_client_start(struct pst_share *share, int fd, pid_t pid, uid_t uid)
+{
+  struct share_client *client = calloc(1, sizeof(*client));
+
+  if (!client) {
+    close(fd);
+    return -ENOMEM;
+  }
+  client->share = share;
+  client->fd = fd;
+  client->pid = pid;
+  client->uid = uid;
+  client->number = atomic_fetch_add(&share->served, 1) + 1;
+  atomic_fetch_add(&share->connected, 1);
+  int rc = -pthread_create(&client->thread, NULL, share_client_run, client);
+  if (rc < 0) {
+    atomic_fetch_sub(&share->connected, 1);
+    close(fd);
+    free(client);
+    return rc;
+  }
+  pthread_mutex_lock(&share->lock);
+  client->next = share->clients;
+  share->clients = client;
+  share->client_count++;
+  pthread_mutex_unlock(&share->lock);
+  return 0;
+}
+
+void share_client_join(struct share_client *client)
+{
+  pthread_join(client->thread, NULL);
+  close(client->fd);
+  free(client);
+}

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The inside of the router: a listener, for each client a thread that answers its requests, for
+ * each of the client's workers a thread that has the transport's worker.
+ */
+#ifndef PST_SHARE_ROUTER_H
+#define PST_SHARE_ROUTER_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include <penstock/share-protocol.h>
+#include <penstock/share.h>
+#include <penstock/transport-util.h>
+
+#include "loader/loader.h"
+
+#define SHARE_WORKERS_MAX 256u
+#define SHARE_REGIONS_MAX 65536u
+
+struct share_client;
+struct share_life;
+struct share_worker;
+
+/* The memory plugin host, opened for one client. */
+struct share_memory {
+  const struct loader_plugin *plugin;
+  struct pst_options *options;
+  struct pst_memory *memory;
+};
+
+/* Registered memory of a client. Its place is never freed before the client, so that a worker may
+ * look at any place. */
+struct share_mr {
+  _Atomic uint32_t number; /* 0: not to be used */
+  _Atomic uint32_t uses;   /* by rings, and by requests that are not done */
+  uint32_t generation;
+  uint32_t access;
+  uint64_t length;
+  struct pst_mr *mr; /* NULL: the place is free */
+  struct pst_region region;
+  void *map; /* host memory: this process's mapping */
+  size_t map_length;
+};
+
+/* A request of the client that its worker's thread carries out. */
+struct share_command {
+  const struct pst_share_request *request;
+  const void *bytes;
+  const int *fds;
+  uint32_t fd_count;
+  struct pst_share_reply *reply;
+  void *reply_bytes; /* PST_SHARE_BYTES */
+  int reply_fds[PST_SHARE_FDS];
+  uint32_t reply_fd_count;
+};
+
+struct share_client {
+  struct pst_share *share;
+  struct share_client *next;
+  int fd;
+  pid_t pid;
+  uid_t uid;
+  uint64_t number;
+  pthread_t thread;
+  atomic_bool is_over;   /* the thread is to be joined */
+  atomic_bool is_broken; /* it broke a rule */
+  struct pst_device *device;
+  struct pst_plan plan;
+  struct pst_limits limits;
+  struct share_memory memory;
+  struct share_mr *mrs;
+  uint64_t bytes;
+  uint32_t regions;
+  _Atomic uint32_t endpoints;
+  struct share_worker *workers[SHARE_WORKERS_MAX];
+  uint32_t worker_count;
+};
+
+struct pst_share {
+  struct pst_share_params params;
+  char socket[108];
+  uint32_t *uids;
+  const struct loader_plugin *transport;
+  struct pst_options *options;
+  const struct loader_plugin *memory; /* host */
+  int listen_fd, lock_fd, stop_fd;
+  pthread_t thread;
+  pthread_mutex_t lives_lock;
+  struct share_life *lives;
+  pthread_mutex_t lock; /* of the clients */
+  struct share_client *clients;
+  uint32_t client_count;
+  _Atomic uint32_t connected;
+  _Atomic uint64_t served, refused, expelled;
+  _Atomic uint64_t regions, bytes, endpoints, requests, messages;
+};
+
+/* client.c. Takes the connection over; on failure it is closed. */
+int share_client_start(struct pst_share *share, int fd, pid_t pid, uid_t uid);
+/* Wait for its thread, which has ended or whose connection is shut down. */
+void share_client_join(struct share_client *client);
+/* The client broke a rule: it is disconnected. Any thread; the first reason counts. */
+void share_client_break(struct share_client *client, const char *rule);
+
+/* memory.c: on the client's thread. */
+int share_memory_open(struct share_client *client);
+void share_memory_close(struct share_client *client);
+int share_mr_register(struct share_client *client, const struct share_command *command);
+int share_mr_deregister(struct share_client *client, uint32_t number);
+void share_mr_deregister_all(struct share_client *client);
+/* Any thread. A use of the mr, or NULL. */
+struct share_mr *share_mr_use(struct share_client *client, uint32_t number);
+static inline void share_mr_unuse(struct share_mr *mr)
+{
+  if (mr)
+    atomic_fetch_sub(&mr->uses, 1);
+}
+
+/* worker.c: on the client's thread. */
+int share_worker_open(struct share_client *client, struct share_command *command);
+/* All that it had open ends. */
+void share_worker_close(struct share_worker *worker);
+/* Let the worker's thread carry out a command. */
+void share_worker_ask(struct share_worker *worker, struct share_command *command);
+
+#endif

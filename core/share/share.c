@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The router: its plugins, its socket, and who may connect. */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "config/options.h"
+#include "router.h"
+#include "util/log.h"
+
+#define REAP_MS 100 /* threads of clients that have left are joined so often */
+
+/* ---- Clients that come and go -------------------------------------------------------------- */
+
+/* Joins the threads that have ended; all of them once the router closes. */
+static void share_reap(struct pst_share *share, bool is_closing)
+{
+  struct share_client *over = NULL;
+
+  pthread_mutex_lock(&share->lock);
+  for (struct share_client **at = &share->clients; *at;) {
+    struct share_client *client = *at;
+    if (is_closing && !atomic_load(&client->is_over))
+      shutdown(client->fd, SHUT_RDWR);
+    if (!is_closing && !atomic_load(&client->is_over)) {
+      at = &client->next;
+      continue;
+    }
+    *at = client->next;
+    client->next = over;
+    over = client;
+    share->client_count--;
+  }
+  pthread_mutex_unlock(&share->lock);
+  while (over) {
+    struct share_client *next = over->next;
+    share_client_join(over);
+    over = next;
+  }
+}
+
+static bool share_allows(const struct pst_share *share, uid_t uid)
+{
+  if (share->params.uid_count == 0)
+    return uid == geteuid() || uid == 0;
+  for (uint32_t i = 0; i < share->params.uid_count; i++)
+    if (share->uids[i] == uid)
+      return true;
+  return false;
+}
+
+/* Answers a client that is not let in, so that it can say why. */
+static void share_refuse(struct pst_share *share, int fd, const char *why)
+{
+  struct pst_share_reply reply = {.status = -EACCES};
+
+  snprintf(reply.text, sizeof(reply.text), "%s", why);
+  atomic_fetch_add(&share->refused, 1);
+  pst_log(PST_LOG_WARN, "share: a client is refused: %s", why);
+  if (send(fd, &reply, sizeof(reply), MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
+    pst_log(PST_LOG_DEBUG, "share: the refused client has left: %s", strerror(errno));
+  close(fd);
+}
+
+static void share_accept(struct pst_share *share)
+{
+  struct ucred peer = {0};
+  socklen_t length = sizeof(peer);
+  char why[160];
+  const int fd = accept4(share->listen_fd, NULL, NULL, SOCK_CLOEXEC);
+
+  if (fd < 0)
+    return;
+  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0 ||
+      !share_allows(share, peer.uid)) {
+    snprintf(why, sizeof(why),
+             "user %u may not use this router; `penstock share --allow %u` lets that user in",
+             (unsigned)peer.uid, (unsigned)peer.uid);
+    share_refuse(share, fd, why);
+  } else if (share->client_count >= share->params.clients) {
+    snprintf(why, sizeof(why), "the router serves %u clients already; raise --clients",
+             share->params.clients);
+    share_refuse(share, fd, why);
+  } else if (share_client_start(share, fd, peer.pid, peer.uid) < 0)
+    pst_log(PST_LOG_ERROR, "share: no thread for a client: %s", strerror(errno));
+}
+
+static void *share_listen_run(void *arg)
+{
+  struct pst_share *share = arg;
+  struct pollfd fds[] = {{.fd = share->listen_fd, .events = POLLIN},
+                         {.fd = share->stop_fd, .events = POLLIN}};
+
+  for (;;) {
+    const int n = poll(fds, 2, share->clients ? REAP_MS : -1);
+    if (n > 0 && fds[1].revents)
+      break;
+    share_reap(share, false);
+    if (n > 0 && fds[0].revents)
+      share_accept(share);
+  }
+  share_reap(share, true);
+  return NULL;
+}
+
+/* ---- Opening -------------------------------------------------------------------------------- */
+
+static int share_load_options(struct pst_share *share, const struct pst_share_params *params,
+                              struct pst_error *error)
+{
+  const struct pst_description *description = share->transport->description;
+  char why[256];
+
+  int rc = options_new(description->options, description->option_count, &share->options);
+  if (rc < 0)
+    return pst_fail(error, PST_EXIT_FAILED, rc, "share: options of transport %s: %s",
+                    params->transport, strerror(-rc));
+  for (uint32_t i = 0; i < params->setting_count; i++) {
+    rc = options_set(share->options, params->settings[i].name, params->settings[i].value, why,
+                     sizeof(why));
+    if (rc < 0)
+      return pst_fail(error, PST_EXIT_USAGE, -EINVAL, "transport %s: option %s: %s",
+                      params->transport, params->settings[i].name, why);
+  }
+  for (uint32_t i = 0; i < description->option_count; i++)
+    if ((description->options[i].flags & PST_OPTION_REQUIRED) &&
+        !options_is_set(share->options, description->options[i].name))
+      return pst_fail(error, PST_EXIT_USAGE, -EINVAL, "transport %s needs the option %s",
+                      params->transport, description->options[i].name);
+  return 0;
+}
+
+static int share_load(struct pst_share *share, const struct pst_share_params *params,
+                      struct pst_error *error)
+{
+  int rc = loader_load(PST_KIND_TRANSPORT, params->transport, &share->transport, error);
+
+  if (rc == 0)
+    rc = share_load_options(share, params, error);
+  if (rc == 0)
+    rc = loader_load(PST_KIND_MEMORY, "host", &share->memory, error);
+  return rc;
+}
+
+/* A lock beside the socket says whether a router lives there: a killed one leaves its socket. */
+static int share_lock_socket(struct pst_share *share, struct pst_error *error)
+{
+  char path[sizeof(share->socket) + 8];
+
+  snprintf(path, sizeof(path), "%s.lock", share->socket);
+  share->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (share->lock_fd < 0)
+    return pst_fail(error, PST_EXIT_UNAVAILABLE, -errno, "share: %s: %s", path, strerror(errno));
+  if (flock(share->lock_fd, LOCK_EX | LOCK_NB) != 0)
+    return pst_fail(error, PST_EXIT_UNAVAILABLE, -EADDRINUSE,
+                    "share: another router serves %s; give this one another --socket",
+                    share->socket);
+  return 0;
+}
+
+static int share_listen(struct pst_share *share, struct pst_error *error)
+{
+  struct sockaddr_un address = {.sun_family = AF_UNIX};
+  const mode_t mode = share->params.uid_count ? 0666 : 0600; /* SO_PEERCRED decides */
+
+  int rc = share_lock_socket(share, error);
+  if (rc < 0)
+    return rc;
+  memcpy(address.sun_path, share->socket, strlen(share->socket) + 1);
+  unlink(share->socket);
+  share->listen_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+  if (share->listen_fd < 0 ||
+      bind(share->listen_fd, (struct sockaddr *)&address, sizeof(address)) != 0 ||
+      chmod(share->socket, mode) != 0 || listen(share->listen_fd, 64) != 0)
+    return pst_fail(error, PST_EXIT_UNAVAILABLE, -errno, "share: socket %s: %s", share->socket,
+                    strerror(errno));
+  share->stop_fd = eventfd(0, EFD_CLOEXEC);
+  if (share->stop_fd < 0)
+    return pst_fail(error, PST_EXIT_FAILED, -errno, "share: eventfd: %s", strerror(errno));
+  rc = -pthread_create(&share->thread, NULL, share_listen_run, share);
+  if (rc < 0) {
+    close(share->stop_fd);
+    share->stop_fd = -1;
+    return pst_fail(error, PST_EXIT_FAILED, rc, "share: no thread: %s", strerror(-rc));
+  }
+  return 0;
+}
+
+static void share_set_defaults(struct pst_share_params *params)
+{
+  if (!params->regions || params->regions > SHARE_REGIONS_MAX)
+    params->regions = params->regions ? SHARE_REGIONS_MAX : 4096;
+  params->endpoints = params->endpoints ? params->endpoints : 1024;
+  params->workers = params->workers ? params->workers : 64;
+  params->clients = params->clients ? params->clients : 256;
+}
+
+int pst_share_open(const struct pst_share_params *params, struct pst_share **share,
+                   struct pst_error *error)
+{
+  struct pst_share *made = calloc(1, sizeof(*made));
+
+  if (!made)
+    return pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "out of memory");
+  made->listen_fd = made->lock_fd = made->stop_fd = -1;
+  pthread_mutex_init(&made->lock, NULL);
+  pthread_mutex_init(&made->lives_lock, NULL);
+  pst_struct_read(&made->params, sizeof(made->params), params);
+  share_set_defaults(&made->params);
+  made->uids = calloc(made->params.uid_count + 1, sizeof(*made->uids));
+  int rc = 0;
+  if (!made->params.socket || strlen(made->params.socket) >= sizeof(made->socket))
+    rc = pst_fail(error, PST_EXIT_USAGE, -EINVAL,
+                  "share: the socket's path is missing or longer than %zu bytes",
+                  sizeof(made->socket) - 1);
+  else if (!made->uids)
+    rc = pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "out of memory");
+  if (rc == 0) {
+    pst_text_write(made->socket, sizeof(made->socket), made->params.socket);
+    if (made->params.uid_count)
+      memcpy(made->uids, made->params.uids, made->params.uid_count * sizeof(*made->uids));
+    rc = share_load(made, &made->params, error);
+  }
+  if (rc == 0)
+    rc = share_listen(made, error);
+  if (rc < 0) {
+    pst_share_close(made);
+    return rc;
+  }
+  *share = made;
+  return 0;
+}
+
+void pst_share_stats(struct pst_share *share, struct pst_share_stats *stats)
+{
+  struct pst_share_stats now = {.struct_size = sizeof(now)};
+
+  now.clients = atomic_load(&share->connected);
+  now.served = atomic_load(&share->served);
+  now.refused = atomic_load(&share->refused);
+  now.expelled = atomic_load(&share->expelled);
+  now.regions = atomic_load(&share->regions);
+  now.bytes = atomic_load(&share->bytes);
+  now.endpoints = atomic_load(&share->endpoints);
+  now.requests = atomic_load(&share->requests);
+  now.messages = atomic_load(&share->messages);
+  pst_struct_write(stats, &now, sizeof(now));
+}
+
+void pst_share_close(struct pst_share *share)
+{
+  static const uint64_t one = 1;
+
+  if (!share)
+    return;
+  if (share->stop_fd >= 0) {
+    if (write(share->stop_fd, &one, sizeof(one)) != sizeof(one))
+      pst_log(PST_LOG_ERROR, "share: the listener cannot be stopped: %s", strerror(errno));
+    pthread_join(share->thread, NULL);
+    close(share->stop_fd);
+    unlink(share->socket);
+  }
+  if (share->listen_fd >= 0)
+    close(share->listen_fd);
+  if (share->lock_fd >= 0)
+    close(share->lock_fd);
+  options_free(share->options);
+  pthread_mutex_destroy(&share->lock);
+  pthread_mutex_destroy(&share->lives_lock);
+  free(share->uids);
+  free(share);
+}

@@ -1,0 +1,350 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The client's requests: out of its ring, checked, into the transport. */
+#include <errno.h>
+#include <string.h>
+
+#include "util/clock.h"
+#include "worker.h"
+
+#define RUN_MAX 64u /* requests of one post() */
+
+void share_submit_activate(struct share_endpoint *endpoint)
+{
+  struct share_worker *worker = endpoint->worker;
+
+  if (!endpoint->is_active) {
+    endpoint->is_active = true;
+    worker->active[worker->active_count++] = endpoint;
+  }
+}
+
+/* ---- Out of the ring ----------------------------------------------------------------- */
+
+static uint32_t share_submit_right(uint32_t opcode)
+{
+  return opcode == PST_OP_SEND || opcode == PST_OP_WRITE ? PST_ACCESS_LOCAL_READ
+                                                         : PST_ACCESS_LOCAL_WRITE;
+}
+
+/* A use of the mr that a piece lies in; NULL: there is none, and *wrong says so. */
+static struct share_mr *share_submit_piece(struct share_worker *worker, uint32_t number,
+                                           uint64_t offset, uint64_t length, uint32_t right,
+                                           bool *wrong)
+{
+  if (number == 0) {
+    *wrong |= length != 0;
+    return NULL;
+  }
+  struct share_mr *mr = share_mr_use(worker->client, number);
+  if (!mr || !(mr->access & right) || !pst_range_holds(mr->length, offset, length)) {
+    share_mr_unuse(mr);
+    *wrong = true;
+    return NULL;
+  }
+  return mr;
+}
+
+static void share_submit_forget(struct share_endpoint *endpoint, uint32_t at)
+{
+  struct share_pending *pending = &endpoint->pending[at];
+
+  share_mr_unuse(pending->mr);
+  for (uint32_t i = 0; i < pending->pieces; i++)
+    share_mr_unuse(endpoint->piece_mrs[(size_t)at * endpoint->pieces_max + i]);
+  if (pending->remote)
+    pending->remote->uses--;
+  *pending = (struct share_pending){.is_done = true};
+}
+
+/* Pieces that follow `entry` in the ring, at *head. */
+static void share_submit_pieces(struct share_endpoint *endpoint,
+                                const struct pst_share_entry *entry, uint32_t at, uint32_t *head,
+                                bool *wrong)
+{
+  struct share_worker *worker = endpoint->worker;
+  struct share_pending *pending = &endpoint->pending[at];
+  struct pst_piece *pieces = &endpoint->pieces[(size_t)at * endpoint->pieces_max];
+  const uint32_t right = share_submit_right(entry->opcode);
+  struct pst_share_one_piece pair[2];
+  uint64_t sum = 0;
+
+  for (uint32_t i = 0; i < entry->piece_count && !*wrong; i++) {
+    if (i % 2 == 0)
+      memcpy(pair, &worker->submit[(*head)++ % PST_SHARE_ENTRIES], sizeof(pair));
+    const struct pst_share_one_piece *piece = &pair[i % 2];
+    struct share_mr *mr =
+        share_submit_piece(worker, piece->mr, piece->offset, piece->length, right, wrong);
+    endpoint->piece_mrs[(size_t)at * endpoint->pieces_max + i] = mr;
+    pending->pieces = i + 1;
+    pieces[i] = (struct pst_piece){mr ? mr->mr : NULL, piece->offset, piece->length, 0};
+    *wrong |= piece->length > entry->u.request.arg - sum;
+    sum += piece->length;
+  }
+  *wrong |= sum != entry->u.request.arg;
+  endpoint->requests[at].local.pieces = pieces;
+}
+
+static void share_submit_remote(struct share_endpoint *endpoint,
+                                const struct pst_share_entry *entry, uint32_t at, bool *wrong)
+{
+  struct pst_request *request = &endpoint->requests[at];
+  struct share_remote *remote = NULL;
+
+  if (entry->u.request.u.rma.remote) {
+    remote = pst_places_find(&endpoint->worker->remotes, entry->u.request.u.rma.remote - 1);
+    if (!remote || remote->endpoint != endpoint) {
+      *wrong = true;
+      return;
+    }
+    remote->uses++;
+    endpoint->pending[at].remote = remote;
+  } else if (entry->opcode != PST_OP_FLUSH)
+    *wrong = true;
+  struct pst_remote *const inner = remote ? remote->remote : NULL;
+  if (entry->opcode == PST_OP_FETCH_ADD || entry->opcode == PST_OP_COMPARE_SWAP)
+    request->u.atomic = (struct pst_atomic_target){inner, entry->u.request.u.rma.offset,
+                                                   entry->u.request.u.rma.operand};
+  else
+    request->u.rma = (struct pst_rma_target){inner, entry->u.request.u.rma.offset, 0};
+}
+
+/* False: the request breaks a rule. */
+static bool share_submit_request(struct share_worker *worker, const struct pst_share_entry *entry,
+                                 uint32_t *head)
+{
+  struct share_endpoint *endpoint =
+      pst_places_find(&worker->endpoints, entry->u.request.endpoint - 1);
+  const bool is_atomic = entry->opcode == PST_OP_FETCH_ADD || entry->opcode == PST_OP_COMPARE_SWAP;
+  bool wrong = false;
+
+  if (!endpoint || endpoint->close_mode || entry->opcode < PST_OP_SEND ||
+      entry->opcode > PST_OP_FLUSH || entry->piece_count > endpoint->pieces_max ||
+      endpoint->tail - endpoint->head >= endpoint->requests_max || entry->reserved ||
+      (entry->flags & ~(PST_REQUEST_FENCE | PST_REQUEST_EXCLUSIVE)))
+    return false;
+  const uint32_t at = endpoint->tail & endpoint->mask;
+  struct pst_request *request = &endpoint->requests[at];
+  endpoint->pending[at] = (struct share_pending){0};
+  *request = (struct pst_request){.opcode = entry->opcode,
+                                  .flags = entry->flags,
+                                  .piece_count = entry->piece_count,
+                                  .offset = entry->u.request.offset,
+                                  .arg.length = entry->u.request.arg};
+  if (entry->piece_count) {
+    share_submit_pieces(endpoint, entry, at, head, &wrong);
+  } else if (entry->opcode != PST_OP_FLUSH) {
+    struct share_mr *mr = share_submit_piece(worker, entry->u.request.mr, entry->u.request.offset,
+                                             is_atomic ? 8 : entry->u.request.arg,
+                                             share_submit_right(entry->opcode), &wrong);
+    endpoint->pending[at].mr = mr;
+    request->local.mr = mr ? mr->mr : NULL;
+  }
+  if (entry->opcode == PST_OP_SEND) {
+    request->u.send.sequence = entry->u.request.u.send.sequence;
+    request->u.send.meta = entry->u.request.u.send.meta;
+    request->u.send.departure_ns = entry->u.request.u.send.departure_ns;
+  } else
+    share_submit_remote(endpoint, entry, at, &wrong);
+  if (wrong) {
+    share_submit_forget(endpoint, at);
+    return false;
+  }
+  endpoint->tail++;
+  share_submit_activate(endpoint);
+  return true;
+}
+
+/* False: a token is not out. */
+static bool share_submit_release(struct share_worker *worker, const struct pst_share_entry *entry)
+{
+  uint64_t tokens[7];
+
+  if (entry->tokens == 0 || entry->tokens > 7)
+    return false;
+  for (uint32_t i = 0; i < entry->tokens; i++) {
+    struct share_ring *ring = pst_places_find(&worker->rings, pst_token_number(entry->u.tokens[i]));
+    const uint32_t slot = pst_token_slot(entry->u.tokens[i]);
+    if (!ring || !pst_slots_release(&ring->slots, slot))
+      return false;
+    tokens[i] = ring->tokens[slot];
+  }
+  worker->ops->release(worker->inner, tokens, entry->tokens);
+  return true;
+}
+
+uint32_t share_submit_take(struct share_worker *worker)
+{
+  const uint32_t tail = pst_share_load(&worker->page->submit_tail);
+  uint32_t head = worker->submit_head, taken = tail - head;
+  bool right = taken <= PST_SHARE_ENTRIES;
+
+  if (taken == 0 || atomic_load_explicit(&worker->client->is_broken, memory_order_relaxed))
+    return 0;
+  while (right && head != tail) {
+    /* The client may change it meanwhile. */
+    struct pst_share_entry entry;
+    memcpy(&entry, &worker->submit[head++ % PST_SHARE_ENTRIES], sizeof(entry));
+    __asm__ volatile("" : : "r"(&entry) : "memory");
+    if (entry.kind == PST_SHARE_REQUEST)
+      right = (entry.piece_count + 1u) / 2 <= tail - head &&
+              share_submit_request(worker, &entry, &head);
+    else
+      right = entry.kind == PST_SHARE_RELEASE && share_submit_release(worker, &entry);
+  }
+  if (!right) {
+    share_client_break(worker->client, "an entry of its submission ring breaks a rule");
+    return 0;
+  }
+  worker->submit_head = head;
+  pst_share_store(&worker->page->submit_head, head);
+  return taken;
+}
+
+/* ---- Into the transport -------------------------------------------------------------- */
+
+bool share_submit_done(struct share_endpoint *endpoint, uint32_t opcode, uint64_t count)
+{
+  if (count > endpoint->under_way)
+    return false;
+  for (uint32_t i = endpoint->head; count > 0 && i != endpoint->posted; i++) {
+    const uint32_t at = i & endpoint->mask;
+    if (endpoint->pending[at].is_done || endpoint->requests[at].opcode != opcode)
+      continue;
+    share_submit_forget(endpoint, at);
+    endpoint->under_way--;
+    count--;
+  }
+  while (endpoint->head != endpoint->posted &&
+         endpoint->pending[endpoint->head & endpoint->mask].is_done)
+    endpoint->head++;
+  return count == 0;
+}
+
+/* The request that is next to be posted ends with this status, behind those under way. False:
+ * later. */
+static bool share_submit_fail(struct share_endpoint *endpoint, int32_t status)
+{
+  const uint32_t at = endpoint->posted & endpoint->mask;
+
+  if (endpoint->under_way || !share_complete_has_room(endpoint->worker, 1))
+    return false;
+  share_complete_push_done(endpoint, endpoint->requests[at].opcode, status, 1);
+  share_submit_forget(endpoint, at);
+  endpoint->head = ++endpoint->posted;
+  return true;
+}
+
+/* How many of `n` requests the client's rate allows now. */
+static uint32_t share_submit_allowed(struct share_worker *worker,
+                                     const struct pst_request *requests, uint32_t n)
+{
+  const uint64_t rate = worker->client->share->params.rate;
+  uint32_t i = 0;
+
+  if (!rate)
+    return n;
+  const uint64_t now = clock_now_ns();
+  const double most = (double)rate / 100; /* what 10 ms bring */
+  worker->budget += (double)(now - worker->budget_at_ns) * (double)rate / (double)PST_NS_PER_S;
+  if (worker->budget > most)
+    worker->budget = most;
+  worker->budget_at_ns = now;
+  for (; i < n && worker->budget > 0; i++)
+    worker->budget -= requests[i].opcode <= PST_OP_READ ? (double)requests[i].arg.length : 8;
+  return i;
+}
+
+/* Returns how many requests went, or ended. */
+static uint32_t share_submit_post_one(struct share_endpoint *endpoint)
+{
+  struct share_worker *worker = endpoint->worker;
+  uint8_t *waits = &worker->page->waits[(endpoint->number - 1) & PST_PLACE_MASK];
+  uint32_t done = 0;
+
+  while (endpoint->posted != endpoint->tail) {
+    const uint32_t at = endpoint->posted & endpoint->mask;
+    uint32_t n = endpoint->tail - endpoint->posted, wait = PST_WAIT_NONE;
+    if (n > endpoint->mask + 1 - at)
+      n = endpoint->mask + 1 - at;
+    n = share_submit_allowed(worker, &endpoint->requests[at], n < RUN_MAX ? n : RUN_MAX);
+    if (n == 0)
+      break;
+    const int taken = worker->ops->post(endpoint->inner, &endpoint->requests[at], n, &wait);
+    if (taken > 0) {
+      endpoint->posted += (uint32_t)taken;
+      endpoint->under_way += (uint32_t)taken;
+      done += (uint32_t)taken;
+    } else if (taken != -EAGAIN) {
+      if (!share_submit_fail(endpoint, taken))
+        break;
+      done++;
+      continue;
+    }
+    if (taken < (int)n && wait != PST_WAIT_NONE) {
+      __atomic_store_n(waits, (uint8_t)wait, __ATOMIC_RELAXED);
+      break;
+    }
+  }
+  atomic_fetch_add_explicit(&worker->client->share->requests, done, memory_order_relaxed);
+  return done;
+}
+
+/* Begins to close the transport's endpoint once all requests are posted, or may not be. */
+static void share_submit_close(struct share_endpoint *endpoint)
+{
+  const bool is_drained = endpoint->posted == endpoint->tail;
+  const bool is_late =
+      endpoint->close_mode == PST_CLOSE_ABORT || clock_now_ns() >= endpoint->deadline_ns;
+
+  if (endpoint->is_closing || !(is_drained || is_late))
+    return;
+  endpoint->is_closing = true;
+  endpoint->worker->ops->endpoint_close(
+      endpoint->inner, is_late ? PST_CLOSE_ABORT : PST_CLOSE_DRAIN, endpoint->deadline_ns);
+}
+
+/* The transport's endpoint is closed: cancels what it did not take, and gives CLOSED. */
+static bool share_submit_finish(struct share_endpoint *endpoint)
+{
+  endpoint->under_way = 0;
+  while (endpoint->posted != endpoint->tail)
+    if (!share_submit_fail(endpoint, -ECANCELED))
+      return false;
+  if (!share_complete_has_room(endpoint->worker, 1))
+    return false;
+  share_complete_push_event(endpoint, PST_EVENT_CLOSED, 0);
+  share_endpoint_free(endpoint);
+  return true;
+}
+
+/* False: the endpoint has nothing more to do here, or is freed. */
+static bool share_submit_step(struct share_endpoint *endpoint, uint32_t *done)
+{
+  if (!endpoint->inner) {
+    if (!share_submit_finish(endpoint))
+      return true;
+    ++*done;
+    return false;
+  }
+  if (!endpoint->is_closing)
+    *done += share_submit_post_one(endpoint);
+  if (endpoint->close_mode)
+    share_submit_close(endpoint);
+  endpoint->is_active = endpoint->posted != endpoint->tail
+                            ? !endpoint->is_closing
+                            : endpoint->close_mode && !endpoint->is_closing;
+  return endpoint->is_active;
+}
+
+uint32_t share_submit_post(struct share_worker *worker)
+{
+  uint32_t done = 0, i = 0;
+
+  while (i < worker->active_count) {
+    if (share_submit_step(worker->active[i], &done))
+      i++;
+    else
+      worker->active[i] = worker->active[--worker->active_count];
+  }
+  return done;
+}

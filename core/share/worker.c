@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A client's worker: its memory, its thread, and how that thread sleeps. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "util/clock.h"
+#include "util/log.h"
+#include "worker.h"
+
+#define SPIN_NS (20 * PST_NS_PER_US) /* idle for so long, the thread sleeps */
+#define NAP_MS 1                     /* of a transport that wakes nobody */
+
+/* ---- The thread ----------------------------------------------------------------------- */
+
+static void share_worker_answer(struct share_worker *worker)
+{
+  struct share_command *command = atomic_load(&worker->command);
+
+  if (!command)
+    return;
+  /* What the client submitted before it asked goes first. */
+  while (share_submit_take(worker) > 0)
+    ;
+  atomic_store(&worker->command, NULL);
+  share_call_run(worker, command);
+  pthread_mutex_lock(&worker->lock);
+  worker->is_answered = true;
+  pthread_cond_signal(&worker->answered);
+  pthread_mutex_unlock(&worker->lock);
+}
+
+/* One turn; returns whether something was done. */
+static bool share_worker_turn(struct share_worker *worker)
+{
+  const uint32_t before = worker->complete_tail;
+
+  share_worker_answer(worker);
+  const uint32_t taken = share_submit_take(worker);
+  const uint32_t posted = share_submit_post(worker);
+  const uint32_t polled = share_complete_poll(worker);
+  if (worker->complete_tail != before)
+    share_complete_publish(worker);
+  return taken || posted || polled;
+}
+
+static int share_worker_timeout(const struct share_worker *worker)
+{
+  const bool has_wakeup = worker->client->limits.capabilities & PST_CAP_WAKEUP;
+
+  return !has_wakeup || worker->active_count > 0 ? NAP_MS : -1;
+}
+
+/* Sleeps until the client or the transport has work. */
+static void share_worker_sleep(struct share_worker *worker)
+{
+  struct pst_share_page *page = worker->page;
+  const bool has_wakeup = worker->client->limits.capabilities & PST_CAP_WAKEUP;
+  struct epoll_event events[2];
+  uint64_t count;
+
+  pst_share_sleep(&page->router_sleeps);
+  const bool has_room = share_complete_has_room(worker, 64);
+  if (pst_share_load(&page->submit_tail) != worker->submit_head || atomic_load(&worker->command) ||
+      atomic_load(&worker->is_stopping) ||
+      (has_room && has_wakeup && worker->ops->arm(worker->inner) == -EAGAIN)) {
+    if (!atomic_load_explicit(&worker->client->is_broken, memory_order_relaxed)) {
+      pst_share_store(&page->router_sleeps, 0);
+      return;
+    }
+  }
+  epoll_wait(worker->epoll_fd, events, 2, has_room ? share_worker_timeout(worker) : NAP_MS);
+  pst_share_store(&page->router_sleeps, 0);
+  while (read(worker->router_event, &count, sizeof(count)) > 0)
+    ;
+}
+
+static void *share_worker_run(void *arg)
+{
+  struct share_worker *worker = arg;
+  uint64_t idle_since = 0;
+
+  while (!atomic_load_explicit(&worker->is_stopping, memory_order_relaxed)) {
+    if (share_worker_turn(worker)) {
+      idle_since = 0;
+      continue;
+    }
+    const uint64_t now = clock_now_ns();
+    if (!idle_since)
+      idle_since = now;
+    else if (now - idle_since >= SPIN_NS) {
+      share_worker_sleep(worker);
+      idle_since = 0;
+    }
+  }
+  share_call_close_all(worker);
+  return NULL;
+}
+
+void share_worker_ask(struct share_worker *worker, struct share_command *command)
+{
+  static const uint64_t one = 1;
+
+  worker->is_answered = false;
+  atomic_store(&worker->command, command);
+  if (write(worker->router_event, &one, sizeof(one)) < 0 && errno != EAGAIN)
+    pst_log(PST_LOG_ERROR, "the worker's thread cannot be woken: %s", strerror(errno));
+  pthread_mutex_lock(&worker->lock);
+  while (!worker->is_answered)
+    pthread_cond_wait(&worker->answered, &worker->lock);
+  pthread_mutex_unlock(&worker->lock);
+}
+
+/* ---- Opening and closing ----------------------------------------------------------------- */
+
+static int share_worker_open_memory(struct share_worker *worker)
+{
+  worker->memory_fd = memfd_create("penstock-share", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  worker->router_event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  worker->client_event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  worker->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+  if (worker->memory_fd < 0 || worker->router_event < 0 || worker->client_event < 0 ||
+      worker->epoll_fd < 0 || ftruncate(worker->memory_fd, PST_SHARE_MEMORY) != 0 ||
+      fcntl(worker->memory_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
+    return -errno;
+  void *map = mmap(NULL, PST_SHARE_MEMORY, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE,
+                   worker->memory_fd, 0);
+  if (map == MAP_FAILED)
+    return -errno;
+  worker->page = map;
+  worker->submit = (struct pst_share_entry *)((char *)map + PST_SHARE_SUBMIT_AT);
+  worker->complete = (struct pst_completion *)((char *)map + PST_SHARE_COMPLETE_AT);
+  return 0;
+}
+
+static int share_worker_watch(struct share_worker *worker, int fd)
+{
+  struct epoll_event event = {.events = EPOLLIN};
+
+  return fd >= 0 && epoll_ctl(worker->epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0 ? -errno : 0;
+}
+
+static int share_worker_begin(struct share_worker *worker, uint32_t index)
+{
+  struct share_client *client = worker->client;
+
+  int rc = share_worker_open_memory(worker);
+  worker->active = calloc(PST_SHARE_ENDPOINTS, sizeof(struct share_endpoint *));
+  if (rc < 0 || !worker->active)
+    return rc < 0 ? rc : -ENOMEM;
+  rc = worker->ops->worker_open(client->device, index, &worker->inner);
+  if (rc < 0)
+    return rc;
+  rc = share_worker_watch(worker, worker->router_event);
+  if (rc == 0 && (client->limits.capabilities & PST_CAP_WAKEUP))
+    rc = share_worker_watch(worker, worker->ops->event_fd(worker->inner));
+  if (rc == 0)
+    rc = -pthread_create(&worker->thread, NULL, share_worker_run, worker);
+  worker->has_thread = rc == 0;
+  return rc;
+}
+
+void share_worker_close(struct share_worker *worker)
+{
+  static const uint64_t one = 1;
+
+  atomic_store(&worker->is_stopping, true);
+  if (worker->has_thread) {
+    if (write(worker->router_event, &one, sizeof(one)) < 0 && errno != EAGAIN)
+      pst_log(PST_LOG_ERROR, "the worker's thread cannot be woken: %s", strerror(errno));
+    pthread_join(worker->thread, NULL);
+  }
+  if (worker->inner) {
+    loader_defer_drain(worker->client->share->transport);
+    worker->ops->worker_close(worker->inner);
+  }
+  if (worker->page)
+    munmap(worker->page, PST_SHARE_MEMORY);
+  const int fds[] = {worker->memory_fd, worker->router_event, worker->client_event,
+                     worker->epoll_fd};
+  for (size_t i = 0; i < sizeof(fds) / sizeof(fds[0]); i++)
+    if (fds[i] >= 0)
+      close(fds[i]);
+  pthread_cond_destroy(&worker->answered);
+  pthread_mutex_destroy(&worker->lock);
+  free(worker->active);
+  free(worker->endpoints.all);
+  free(worker->rings.all);
+  free(worker->remotes.all);
+  free(worker);
+}
+
+int share_worker_open(struct share_client *client, struct share_command *command)
+{
+  const uint32_t index = command->request->object;
+  struct share_worker *worker;
+
+  if (index >= SHARE_WORKERS_MAX || index >= client->limits.workers_max || client->workers[index] ||
+      client->worker_count >= client->share->params.workers) {
+    pst_log(PST_LOG_ERROR,
+            "the router allows a client %u workers; raise --workers of `penstock share`",
+            client->share->params.workers);
+    return -ENOSPC;
+  }
+  worker = calloc(1, sizeof(*worker));
+  if (!worker)
+    return -ENOMEM;
+  worker->client = client;
+  worker->ops = client->share->transport->transport;
+  worker->memory_fd = worker->router_event = worker->client_event = worker->epoll_fd = -1;
+  worker->budget_at_ns = clock_now_ns();
+  pthread_mutex_init(&worker->lock, NULL);
+  pthread_cond_init(&worker->answered, NULL);
+  int rc = share_worker_begin(worker, index);
+  if (rc < 0) {
+    share_worker_close(worker);
+    return rc;
+  }
+  client->workers[index] = worker;
+  client->worker_count++;
+  command->reply->object = index + 1;
+  command->reply_fds[0] = worker->memory_fd;
+  command->reply_fds[1] = worker->router_event;
+  command->reply_fds[2] = worker->client_event;
+  command->reply_fd_count = 3;
+  return 0;
+}

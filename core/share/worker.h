@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A client's worker with its rings and endpoints: they belong to the worker's thread. */
+#ifndef PST_SHARE_WORKER_H
+#define PST_SHARE_WORKER_H
+
+#include "router.h"
+
+struct share_ring {
+  struct pst_ring *ring;
+  struct share_mr *mr;
+  struct pst_slots slots; /* `out`: with the client */
+  uint64_t *tokens;       /* the transport's, by slot */
+  uint32_t number;
+  uint32_t endpoints;
+};
+
+struct share_remote {
+  struct pst_remote *remote;
+  struct share_endpoint *endpoint;
+  uint32_t uses;
+  uint32_t number;
+};
+
+/* What goes with a request that is queued or under way. */
+struct share_pending {
+  struct share_mr *mr; /* of the one piece, or NULL */
+  struct share_remote *remote;
+  uint32_t pieces;
+  bool is_done;
+};
+
+/* Whether the process behind an endpoint lives; of the endpoint and of its peer, where that is one
+ * of this router. */
+struct share_life {
+  struct share_life *next;
+  uint64_t address; /* a hash of the endpoint's address */
+  uint32_t uses;
+  atomic_bool has_died;
+};
+
+/* Requests lie in [head, tail): those before `posted` were given to the transport. */
+struct share_endpoint {
+  struct share_worker *worker;
+  struct pst_endpoint *inner; /* NULL: CLOSED has come */
+  struct share_ring *ring;
+  struct share_endpoint *next; /* of the worker's endpoints */
+  struct share_life *life, *peer;
+  struct pst_request *requests;
+  struct share_pending *pending;
+  struct pst_piece *pieces;
+  struct share_mr **piece_mrs;
+  uint32_t head, posted, tail, mask;
+  uint32_t requests_max, pieces_max;
+  uint32_t under_way;  /* given to the transport and not done */
+  uint32_t number;     /* of the client's */
+  bool is_active;      /* in worker->active */
+  uint32_t close_mode; /* 0: open */
+  bool is_closing;     /* the transport's endpoint closes */
+  uint64_t deadline_ns;
+  char label[64];
+};
+
+struct share_worker {
+  struct share_client *client;
+  struct pst_worker *inner;
+  const struct pst_transport_ops *ops;
+  struct pst_share_page *page;
+  struct pst_share_entry *submit;
+  struct pst_completion *complete;
+  uint32_t submit_head, complete_tail, complete_head; /* complete_head: as last read */
+  int memory_fd, router_event, client_event, epoll_fd;
+  pthread_t thread;
+  bool has_thread;
+  atomic_bool is_stopping;
+  _Atomic(struct share_command *) command;
+  pthread_mutex_t lock; /* of is_answered */
+  pthread_cond_t answered;
+  bool is_answered;
+  struct pst_places endpoints, rings, remotes;
+  struct share_endpoint *all;     /* a list */
+  struct share_endpoint **active; /* with something to post, or closing */
+  uint32_t active_count, endpoint_count;
+  double budget; /* rate: bytes that may go; below 0: they went before their time */
+  uint64_t budget_at_ns;
+};
+
+/* life.c. The endpoint has this address; its peer has that one; it is freed. */
+void share_life_address(struct share_endpoint *endpoint, const void *bytes, uint32_t length);
+void share_life_connect(struct share_endpoint *endpoint, const void *bytes, uint32_t length);
+void share_life_end(struct share_endpoint *endpoint);
+
+/* call.c */
+void share_call_run(struct share_worker *worker, struct share_command *command);
+void share_endpoint_free(struct share_endpoint *endpoint);
+void share_call_close_all(struct share_worker *worker);
+
+/* submit.c. Take what the client has submitted; returns how many entries. */
+uint32_t share_submit_take(struct share_worker *worker);
+/* Give to the transport what it takes, and end what has to end; returns how many requests. */
+uint32_t share_submit_post(struct share_worker *worker);
+void share_submit_activate(struct share_endpoint *endpoint);
+/* `count` requests of this opcode, the oldest, are done. False: there are not so many. */
+bool share_submit_done(struct share_endpoint *endpoint, uint32_t opcode, uint64_t count);
+
+/* complete.c. Returns how many completions the transport gave. */
+uint32_t share_complete_poll(struct share_worker *worker);
+/* Room for so many completions? */
+bool share_complete_has_room(struct share_worker *worker, uint32_t count);
+void share_complete_push(struct share_worker *worker, const struct pst_completion *completion);
+void share_complete_push_done(struct share_endpoint *endpoint, uint32_t opcode, int32_t status,
+                              uint64_t count);
+void share_complete_push_event(struct share_endpoint *endpoint, uint8_t event, int32_t status);
+/* Wakes the client if it sleeps. */
+void share_complete_publish(struct share_worker *worker);
+
+#endif

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The connection to the router: one request and its answer at a time. */
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "client.h"
+
+void share_close_fds(const int *fds, uint32_t count)
+{
+  for (uint32_t i = 0; i < count; i++)
+    close(fds[i]);
+}
+
+int share_connect(struct pst_device *device)
+{
+  struct sockaddr_un address = {.sun_family = AF_UNIX};
+  const struct timeval patience = {.tv_sec = (time_t)(device->timeout_ns / 1000000000u),
+                                   .tv_usec =
+                                       (suseconds_t)(device->timeout_ns % 1000000000u / 1000u)};
+
+  pst_text_write(address.sun_path, sizeof(address.sun_path), device->socket);
+  device->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+  if (device->fd < 0)
+    return PST_REFUSE(device->host, -errno, "no Unix socket: %s", strerror(errno));
+  if (setsockopt(device->fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)) != 0 ||
+      setsockopt(device->fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience)) != 0 ||
+      connect(device->fd, (const struct sockaddr *)&address, sizeof(address)) != 0) {
+    const int code = errno;
+    return PST_REFUSE(device->host, code == EACCES ? -EACCES : -ENODEV,
+                      "no router answers at %s: %s; %s", device->socket, strerror(code),
+                      code == EACCES ? "`penstock share --allow UID` lets other users in"
+                                     : "start `penstock share`, or correct the option socket");
+  }
+  return 0;
+}
+
+/* The connection is of no use any more. */
+static int share_lose(struct pst_device *device, const char *why)
+{
+  shutdown(device->fd, SHUT_RDWR);
+  if (atomic_exchange(&device->is_gone, true))
+    return -ENOTCONN;
+  return PST_REFUSE(device->host, -ENOTCONN,
+                    "the router at %s %s; its clients end. Start `penstock share` again, then "
+                    "this program",
+                    device->socket, why);
+}
+
+bool share_connection_is_up(struct pst_device *device)
+{
+  struct pollfd look = {.fd = device->fd, .events = 0};
+
+  if (atomic_load_explicit(&device->is_gone, memory_order_relaxed))
+    return false;
+  if (poll(&look, 1, 0) < 1 || !(look.revents & (POLLHUP | POLLERR)))
+    return true;
+  share_lose(device, "has ended, or has disconnected this client");
+  return false;
+}
+
+static int share_write(struct share_call *call)
+{
+  union {
+    char bytes[CMSG_SPACE(sizeof(int) * PST_SHARE_FDS)];
+    struct cmsghdr align;
+  } control;
+  struct pst_device *device = call->device;
+  struct iovec iov = {&device->out, sizeof(device->out.request) + call->request->length};
+  struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
+  const size_t bytes = sizeof(int) * call->fd_count;
+
+  device->out.request = *call->request;
+  device->out.request.version = PST_SHARE_VERSION;
+  if (call->request->length)
+    memcpy(device->out.bytes, call->bytes, call->request->length);
+  if (call->fd_count) {
+    memset(&control, 0, sizeof(control));
+    message.msg_control = control.bytes;
+    message.msg_controllen = CMSG_SPACE(bytes);
+    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(bytes);
+    memcpy(CMSG_DATA(header), call->fds, bytes);
+  }
+  return sendmsg(device->fd, &message, MSG_NOSIGNAL) < 0 ? -errno : 0;
+}
+
+/* 0, or -errno: nothing, too much or the wrong length has come. */
+static int share_read(struct share_call *call)
+{
+  union {
+    char bytes[CMSG_SPACE(sizeof(int) * PST_SHARE_FDS)];
+    struct cmsghdr align;
+  } control;
+  struct pst_device *device = call->device;
+  struct iovec iov = {&device->in, sizeof(device->in)};
+  struct msghdr message = {.msg_iov = &iov,
+                           .msg_iovlen = 1,
+                           .msg_control = control.bytes,
+                           .msg_controllen = sizeof(control.bytes)};
+  ssize_t got;
+
+  do
+    got = recvmsg(device->fd, &message, MSG_CMSG_CLOEXEC);
+  while (got < 0 && errno == EINTR);
+  if (got <= 0)
+    return got < 0 ? -errno : -ECONNRESET;
+  for (struct cmsghdr *header = CMSG_FIRSTHDR(&message); header;
+       header = CMSG_NXTHDR(&message, header))
+    if (header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS) {
+      call->reply_fd_count = (uint32_t)((header->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+      memcpy(call->reply_fds, CMSG_DATA(header), call->reply_fd_count * sizeof(int));
+    }
+  if ((size_t)got < sizeof(device->in.reply) ||
+      device->in.reply.length != (size_t)got - sizeof(device->in.reply))
+    return -EPROTO;
+  return 0;
+}
+
+static int share_call_locked(struct share_call *call)
+{
+  struct pst_device *device = call->device;
+
+  if (atomic_load(&device->is_gone))
+    return -ENOTCONN;
+  int rc = share_write(call);
+  if (rc == 0 || rc == -EPIPE) /* a router that refuses has answered already */
+    rc = share_read(call);
+  if (rc < 0)
+    return share_lose(device, rc == -EAGAIN ? "has not answered in time (option timeout)"
+                                            : "has ended, or has disconnected this client");
+  call->reply = device->in.reply;
+  call->reply.text[sizeof(call->reply.text) - 1] = '\0';
+  if (call->reply.length > call->reply_room)
+    call->reply.length = call->reply_room;
+  if (call->reply.length)
+    memcpy(call->reply_bytes, device->in.bytes, call->reply.length);
+  return 0;
+}
+
+int share_call(struct share_call *call)
+{
+  struct pst_device *device = call->device;
+
+  call->reply_fd_count = 0;
+  if (call->request->length > PST_SHARE_BYTES)
+    return -EMSGSIZE;
+  pthread_mutex_lock(&device->lock);
+  int rc = share_call_locked(call);
+  pthread_mutex_unlock(&device->lock);
+  if (rc < 0) {
+    share_close_fds(call->reply_fds, call->reply_fd_count);
+    call->reply_fd_count = 0;
+    return rc;
+  }
+  if (call->reply.status < 0 && call->reply.status != -EOPNOTSUPP && call->reply.text[0])
+    device->host->log(device->host, PST_LOG_ERROR, "the router: %s", call->reply.text);
+  return call->reply.status;
+}
+
+void share_path_write(struct pst_path_info *path, const struct pst_path_info *found)
+{
+  struct pst_path_info own = *found;
+
+  /* Within one process to the router, between processes to its clients. */
+  if (strcmp(own.carrier, "memory") == 0)
+    pst_text_write(own.carrier, sizeof(own.carrier), "shm");
+  if (path)
+    pst_struct_write(path, &own, sizeof(own));
+}
+
+int share_ask(struct pst_device *device, const struct pst_share_request *request,
+              struct pst_share_reply *reply)
+{
+  struct share_call call = {.device = device, .request = request};
+
+  int rc = share_call(&call);
+  share_close_fds(call.reply_fds, call.reply_fd_count);
+  if (reply)
+    *reply = call.reply;
+  return rc;
+}

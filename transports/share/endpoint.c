@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Endpoints, and peers' ranges. */
+#include "client.h"
+
+static struct pst_share_request share_endpoint_request(const struct pst_endpoint *endpoint,
+                                                       uint32_t call)
+{
+  return (struct pst_share_request){
+      .call = call, .worker = endpoint->worker->number, .object = endpoint->number};
+}
+
+void share_endpoint_free(struct pst_endpoint *endpoint)
+{
+  while (endpoint->remotes) {
+    struct pst_remote *remote = endpoint->remotes;
+    endpoint->remotes = remote->next;
+    free(remote);
+  }
+  for (uint32_t i = 0; i < SHARE_OPCODES; i++)
+    free(endpoint->cookies[i].at);
+  share_close_fds(endpoint->fds, endpoint->fd_count);
+  free(endpoint);
+}
+
+static int share_endpoint_make_cookies(struct pst_endpoint *endpoint)
+{
+  uint64_t size = 1;
+
+  while (size < endpoint->requests)
+    size <<= 1;
+  endpoint->mask = (uint32_t)size - 1;
+  for (uint32_t i = PST_OP_SEND; i < SHARE_OPCODES && endpoint->requests; i++) {
+    const bool posts = i == PST_OP_FLUSH ||
+                       (endpoint->roles & (i == PST_OP_SEND ? PST_ROLE_SENDER : PST_ROLE_RMA));
+    if (!posts)
+      continue;
+    endpoint->cookies[i].at = calloc(size, sizeof(uint64_t));
+    if (!endpoint->cookies[i].at)
+      return -ENOMEM;
+  }
+  return 0;
+}
+
+/* Has the router open the endpoint, and takes its number. */
+static int share_endpoint_ask_open(struct pst_endpoint *endpoint,
+                                   const struct pst_endpoint_params *params)
+{
+  struct pst_worker *worker = endpoint->worker;
+  struct pst_share_request request = {.call = PST_SHARE_ENDPOINT_OPEN, .worker = worker->number};
+  struct pst_share_endpoint *asked = &request.u.endpoint;
+  struct pst_share_reply reply;
+
+  *asked = (struct pst_share_endpoint){.message_max = params->message_max,
+                                       .timeout_ns = params->timeout_ns,
+                                       .domain = params->domain,
+                                       .roles = params->roles,
+                                       .ring = params->ring ? params->ring->number + 1 : 0,
+                                       .requests = params->requests,
+                                       .pieces = params->pieces,
+                                       .mr = params->mr ? params->mr->number : 0,
+                                       .is_foreign = params->is_foreign};
+  if (params->label)
+    pst_text_write(asked->label, sizeof(asked->label), params->label);
+  share_release_flush(worker); /* the slots that it gives back are the endpoint's */
+  int rc = share_ask(worker->device, &request, &reply);
+  if (rc < 0)
+    return rc;
+  endpoint->number = reply.object;
+  const uint32_t place = (reply.object - 1) & PST_PLACE_MASK;
+  if (place >= PST_SHARE_ENDPOINTS || worker->endpoints[place])
+    return -EPROTO;
+  worker->endpoints[place] = endpoint;
+  if (place >= worker->endpoint_room)
+    worker->endpoint_room = place + 1;
+  return 0;
+}
+
+int share_endpoint_open(struct pst_worker *worker, const struct pst_endpoint_params *caller,
+                        struct pst_endpoint **endpoint)
+{
+  struct pst_endpoint_params params;
+
+  pst_struct_read(&params, sizeof(params), caller);
+  int rc = pst_endpoint_params_check(worker->device->host, &params,
+                                     params.ring ? params.ring->payload_max : 0,
+                                     &worker->device->limits, NULL);
+  struct pst_endpoint *made = rc == 0 ? calloc(1, sizeof(*made)) : NULL;
+  if (!made)
+    return rc < 0 ? rc : -ENOMEM;
+  made->worker = worker;
+  made->cookie = params.cookie;
+  made->roles = params.roles;
+  made->requests = params.requests;
+  made->pieces = params.pieces ? params.pieces : 1;
+  made->message_max = params.message_max;
+  rc = share_endpoint_make_cookies(made);
+  if (rc == 0)
+    rc = share_endpoint_ask_open(made, &params);
+  if (rc < 0) {
+    share_endpoint_free(made);
+    return rc;
+  }
+  *endpoint = made;
+  return 0;
+}
+
+/* Descriptors that the host uses as long as the endpoint lives: of some addresses. */
+static void share_endpoint_keep_fds(struct pst_endpoint *endpoint, const int *fds, uint32_t count)
+{
+  uint32_t dropped = 0;
+
+  if (endpoint->fd_count + count > SHARE_KEPT_FDS)
+    dropped = endpoint->fd_count + count - SHARE_KEPT_FDS;
+  share_close_fds(endpoint->fds, dropped);
+  endpoint->fd_count -= dropped;
+  memmove(endpoint->fds, endpoint->fds + dropped, endpoint->fd_count * sizeof(int));
+  memcpy(endpoint->fds + endpoint->fd_count, fds, count * sizeof(int));
+  endpoint->fd_count += count;
+}
+
+int share_endpoint_address(struct pst_endpoint *endpoint, struct pst_blob *address)
+{
+  const struct pst_share_request request =
+      share_endpoint_request(endpoint, PST_SHARE_ENDPOINT_ADDRESS);
+  struct share_call call = {.device = endpoint->worker->device,
+                            .request = &request,
+                            .reply_bytes = address->bytes,
+                            .reply_room = address->capacity};
+
+  int rc = share_call(&call);
+  if (rc < 0)
+    return rc;
+  address->length = call.reply.length;
+  address->fd_count = call.reply_fd_count;
+  for (uint32_t i = 0; i < call.reply_fd_count; i++)
+    address->fds[i] = call.reply_fds[i];
+  share_endpoint_keep_fds(endpoint, call.reply_fds, call.reply_fd_count);
+  return 0;
+}
+
+/* A request with a blob. */
+static int share_endpoint_ask(struct pst_endpoint *endpoint, uint32_t kind,
+                              const struct pst_blob *blob, uint32_t *object)
+{
+  struct pst_share_request request = share_endpoint_request(endpoint, kind);
+  struct share_call call = {.device = endpoint->worker->device, .request = &request};
+
+  if (blob) {
+    request.flag = 1;
+    request.length = blob->length;
+    call.bytes = blob->bytes;
+    call.fds = blob->fds;
+    call.fd_count = blob->fd_count < PST_SHARE_FDS ? blob->fd_count : PST_SHARE_FDS;
+  }
+  int rc = share_call(&call);
+  share_close_fds(call.reply_fds, call.reply_fd_count);
+  if (rc >= 0 && object)
+    *object = call.reply.object;
+  return rc;
+}
+
+int share_endpoint_connect(struct pst_endpoint *endpoint, const struct pst_blob *address)
+{
+  return share_endpoint_ask(endpoint, PST_SHARE_ENDPOINT_CONNECT, address, NULL);
+}
+
+int share_endpoint_path(struct pst_endpoint *endpoint, struct pst_path_info *path)
+{
+  const struct pst_share_request request =
+      share_endpoint_request(endpoint, PST_SHARE_ENDPOINT_PATH);
+  struct pst_share_reply reply;
+
+  int rc = share_ask(endpoint->worker->device, &request, &reply);
+  if (rc == 0)
+    share_path_write(path, &reply.u.path);
+  return rc;
+}
+
+int share_endpoint_close(struct pst_endpoint *endpoint, uint32_t mode, uint64_t deadline_ns)
+{
+  struct pst_share_request request = share_endpoint_request(endpoint, PST_SHARE_ENDPOINT_CLOSE);
+
+  if (mode != PST_CLOSE_DRAIN && mode != PST_CLOSE_ABORT)
+    return -EINVAL;
+  if (endpoint->is_closing)
+    return -EALREADY;
+  endpoint->is_closing = true;
+  request.u.close.mode = mode;
+  request.u.close.deadline_ns = deadline_ns;
+  int rc = share_ask(endpoint->worker->device, &request, NULL);
+  return rc == -ENOTCONN ? 0 : rc; /* without the router CLOSED comes all the same */
+}
+
+int share_describe(struct pst_endpoint *endpoint, char *text, size_t size)
+{
+  const struct pst_share_request request = share_endpoint_request(endpoint, PST_SHARE_DESCRIBE);
+  struct share_call call = {.device = endpoint->worker->device,
+                            .request = &request,
+                            .reply_bytes = text,
+                            .reply_room = (uint32_t)(size < 4096 ? size : 4096)};
+
+  int rc = share_call(&call);
+  share_close_fds(call.reply_fds, call.reply_fd_count);
+  if (rc >= 0 && call.reply.length)
+    text[call.reply.length - 1] = '\0';
+  return rc;
+}
+
+/* ---- Peers' ranges
+ * ---------------------------------------------------------------------------------- */
+
+int share_remote_open(struct pst_endpoint *endpoint, const struct pst_blob *blob,
+                      struct pst_remote **remote)
+{
+  struct pst_remote *made = calloc(1, sizeof(*made));
+
+  if (!made)
+    return -ENOMEM;
+  int rc = share_endpoint_ask(endpoint, PST_SHARE_REMOTE_OPEN, blob, &made->number);
+  if (rc < 0) {
+    free(made);
+    return rc;
+  }
+  made->endpoint = endpoint;
+  made->next = endpoint->remotes;
+  endpoint->remotes = made;
+  *remote = made;
+  return 0;
+}
+
+void share_remote_close(struct pst_endpoint *endpoint, struct pst_remote *remote)
+{
+  struct pst_share_request request = share_endpoint_request(endpoint, PST_SHARE_REMOTE_CLOSE);
+
+  request.remote = remote->number;
+  share_ask(endpoint->worker->device, &request, NULL);
+  for (struct pst_remote **at = &endpoint->remotes; *at; at = &(*at)->next)
+    if (*at == remote) {
+      *at = remote->next;
+      break;
+    }
+  free(remote);
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The options of the plugin share, and its description. */
+#include <penstock/share-protocol.h>
+
+static const struct pst_option options[] = {
+    {
+        .name = "socket",
+        .help = "Path of the Unix socket on which `penstock share` serves. The router's transport "
+                "moves the messages; its options are the router's.",
+        .type = PST_OPTION_STRING,
+        .scope = PST_SCOPE_DEVICE,
+        .max = 107,
+        .flags = PST_OPTION_REQUIRED,
+    },
+    {
+        .name = "timeout",
+        .help = "How long the router may take for an answer before it counts as gone.",
+        .default_value = "30 s",
+        .type = PST_OPTION_DURATION,
+        .scope = PST_SCOPE_DEVICE,
+        .min = 1000000,
+    },
+};
+
+static void share_options_check(const struct pst_check *check, struct pst_facts *facts)
+{
+  (void)check;
+  facts->lacks = PST_CAP_LEND | PST_CAP_BARE_RING | PST_CAP_FOREIGN;
+  facts->direct_needs = PST_NEED_EXPORT_FD;
+}
+
+static const struct pst_description description = {
+    .kind = PST_KIND_TRANSPORT,
+    .name = "share",
+    .version = "0.1.0",
+    .summary = "Through the transport of `penstock share`, a process of this host, with no device "
+               "or privilege of its own",
+    .needs = "a running `penstock share`, and the right to connect to its socket",
+    .rung = "hardware: any machine; ninja -C build test (suite contract)",
+    .options = options,
+    .option_count = sizeof(options) / sizeof(options[0]),
+    .check = share_options_check,
+};
+PST_DESCRIPTION(description);
