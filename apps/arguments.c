@@ -232,6 +232,7 @@ static enum arguments_result arguments_take(const struct command *command, int k
     return arguments_add(command, &a->tls_peers, &a->tls_peer_count, value);
   default: {
     const char **word = key == KEY_OUTPUT     ? &a->topo[INIT_OUTPUT]
+                        : key >= KEY_SHARE    ? &a->share[key - KEY_SHARE]
                         : key >= KEY_TLS      ? &a->tls_words[key - KEY_TLS]
                         : key >= KEY_DOCTOR   ? &a->doctor[key - KEY_DOCTOR]
                         : key >= KEY_TOPO     ? &a->topo[key - KEY_TOPO]

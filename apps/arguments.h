@@ -36,6 +36,7 @@ enum option_bit {
   OPTION_DOCTOR = 1u << 21,
   OPTION_TLS = 1u << 22,
   OPTION_SANDBOX = 1u << 23,
+  OPTION_SHARE = 1u << 24,
 };
 
 /* What only `bench` has, as it was written; bench/cases.c reads it. */
@@ -140,6 +141,20 @@ enum doctor_word {
   DOCTOR_WORDS,
 };
 
+/* What only `share` has; share/share.c reads it. */
+enum share_word {
+  SHARE_SOCKET,
+  SHARE_TRANSPORT,
+  SHARE_ALLOW,
+  SHARE_REGIONS,
+  SHARE_BYTES,
+  SHARE_ENDPOINTS,
+  SHARE_WORKERS,
+  SHARE_CLIENTS,
+  SHARE_RATE,
+  SHARE_WORDS,
+};
+
 enum operand_need { OPERAND_REQUIRED, OPERAND_OPTIONAL };
 
 struct arguments {
@@ -176,6 +191,7 @@ struct arguments {
   struct pst_tls_params tls_params;
   const struct pst_tls_params *tls; /* NULL: none of its options was written */
   const char **transport_options;   /* "k=v" */
+  const char *share[SHARE_WORDS];
   size_t transport_option_count;
   const char **memory_options;
   size_t memory_option_count;

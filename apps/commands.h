@@ -21,5 +21,6 @@ extern const struct command app_command_request;
 extern const struct command app_command_get;
 extern const struct command app_command_put;
 extern const struct command app_command_report;
+extern const struct command app_command_share;
 
 #endif

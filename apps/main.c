@@ -16,21 +16,14 @@
 #include "standard_output.h"
 
 static const struct command *const commands[] = {
-    &app_command_run,
-    &app_command_send,
-    &app_command_receive,
-    &app_command_check,
-    &app_command_schema,
-    &app_command_plugins,
-    &app_command_bench,
-    &app_command_serve,
-    &app_command_request,
-    &app_command_get,
-    &app_command_put,
-    &app_command_report,
-    &app_command_hardware_check,
-    &app_command_doctor,
-    &app_command_topo,
+    &app_command_run,     &app_command_send,
+    &app_command_receive, &app_command_check,
+    &app_command_schema,  &app_command_plugins,
+    &app_command_bench,   &app_command_serve,
+    &app_command_request, &app_command_get,
+    &app_command_put,     &app_command_share,
+    &app_command_report,  &app_command_hardware_check,
+    &app_command_doctor,  &app_command_topo,
     &app_command_init,
 };
 #define COMMANDS (sizeof(commands) / sizeof(commands[0]))

@@ -9,7 +9,7 @@
 
 #include "arguments.h"
 
-#define WORDS_MAX 112
+#define WORDS_MAX 128
 
 enum {
   KEY_HELP = 'h',
@@ -32,6 +32,7 @@ enum {
   KEY_DOCTOR = KEY_TOPO + TOPO_WORDS,       /* + enum doctor_word */
   KEY_TLS = KEY_DOCTOR + DOCTOR_WORDS,      /* + enum tls_word */
   KEY_TLS_PEER = KEY_TLS + TLS_WORDS,
+  KEY_SHARE = KEY_TLS_PEER + 1, /* + enum share_word */
 };
 
 /* One name may be there several times, for commands of different bits. */
