@@ -2,39 +2,16 @@
 /* What ethtool's and DCB's netlink know of a network device. */
 #include <json-c/json.h>
 #include <linux/dcbnl.h>
-#include <linux/ethtool.h>
 #include <linux/ethtool_netlink.h>
 #include <linux/rtnetlink.h>
-#include <linux/sockios.h>
-#include <net/if.h>
 #include <netlink/genl/ctrl.h>
 #include <netlink/genl/genl.h>
 #include <netlink/netlink.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include "json_put.h"
 #include "sources.h"
-
-/* The driver and its firmware, which no netlink message has for all drivers. */
-static void ethtool_add_driver(struct json_object *link, const char *name)
-{
-  struct ethtool_drvinfo info = {.cmd = ETHTOOL_GDRVINFO};
-  struct ifreq request = {.ifr_data = (void *)&info};
-  const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-
-  snprintf(request.ifr_name, sizeof(request.ifr_name), "%s", name);
-  if (fd >= 0 && ioctl(fd, SIOCETHTOOL, &request) == 0) {
-    app_json_put_text(link, "driver", info.driver);
-    app_json_put_text(link, "firmware", info.fw_version);
-    app_json_put_text(link, "bus", info.bus_info);
-  }
-  if (fd >= 0)
-    close(fd);
-}
 
 /* ---- Generic netlink --------------------------------------------------------------------------
  */
@@ -163,7 +140,6 @@ void host_add_ethtool(struct json_object *link, const char *name)
 {
   if (strcmp(name, "lo") == 0)
     return;
-  ethtool_add_driver(link, name);
   ethtool_add_generic(link, name);
   ethtool_add_dcb(link, name);
 }

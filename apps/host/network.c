@@ -87,8 +87,6 @@ static void network_read_link(struct host *host, struct json_object *object, str
       .index = (unsigned)network_number(object, "index", 0),
       .kind = network_text(object, "kind"),
       .mac = network_text(object, "mac"),
-      .driver = network_text(object, "driver"),
-      .firmware = network_text(object, "firmware"),
       .master = network_text(object, "master"),
       .on = network_text(object, "on"),
       .mtu = (unsigned)network_number(object, "mtu", 0),

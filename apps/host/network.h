@@ -12,7 +12,7 @@ struct host_link {
   const char *name;
   unsigned index;
   const char *kind; /* "vlan", "bond", "macvlan", "veth", …; "": a device's own */
-  const char *mac, *driver, *firmware;
+  const char *mac;
   const char *master; /* bond or bridge that it belongs to */
   const char *on;     /* device that a VLAN or the like is on */
   unsigned mtu;

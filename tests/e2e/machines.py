@@ -138,7 +138,7 @@ class Machine:
     def net(self, name, keys):
         link = {"name": name, "index": len(self.network["links"]) + 2, "mtu": int(keys.get("mtu", 1500)), "up": True, "carrier": True,
                 "addresses": keys["ip"].split(",") if "ip" in keys else []}  # fmt: skip
-        link |= {key: keys[key] for key in ("kind", "on", "driver") if key in keys}
+        link |= {key: keys[key] for key in ("kind", "on") if key in keys}
         link |= {key: int(keys[key], 0) for key in ("pfc", "phc", "vlan") if key in keys}
         for key in ("dscp", "egress"):
             if key in keys:
