@@ -13,11 +13,23 @@
 
 #define XML "penstock/topology.xml"
 
+/* Components of hwloc that connect to X servers, or start drivers, which may write files of theirs.
+ * The kernel's folders name the same devices. */
+static void topology_keep_from_drivers(hwloc_topology_t topology)
+{
+  static const char *const components[] = {"cuda", "gl", "levelzero", "nvml", "opencl", "rsmi"};
+
+  for (size_t i = 0; i < sizeof(components) / sizeof(components[0]); i++)
+    hwloc_topology_set_components(topology, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST,
+                                  components[i]);
+}
+
 /* hwloc could read a recording's sysfs by HWLOC_FSROOT, but would follow links that leave it. */
 static int topology_load(struct host *host, hwloc_topology_t topology)
 {
   size_t length;
 
+  topology_keep_from_drivers(topology);
   hwloc_topology_set_io_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
   hwloc_topology_set_type_filter(topology, HWLOC_OBJ_BRIDGE, HWLOC_TYPE_FILTER_KEEP_ALL);
   if (host_is_live(host))

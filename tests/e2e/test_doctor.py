@@ -4,8 +4,10 @@
 import os
 import pathlib
 import re
+import shutil
+import subprocess
 
-from harness import ROOT, Case, main
+from harness import LEAKS_OF_OTHERS, ROOT, Case, main
 from machines import unpack
 
 MACHINES = pathlib.Path(__file__).resolve().parent / "machines"
@@ -93,6 +95,31 @@ HOSTILE = [
     ("proc/meminfo", "Hugepagesize: 0 kB\nHugePages_Total: 99999999999999999999"), ("proc/self/cgroup", "0::/../../../../../../tmp"),
     ("proc/self/cgroup", "5:memory:/"),
 ]  # fmt: skip
+# Calls that change something, beside those that changes() tells by their arguments.
+CHANGING = re.compile(r"creat|(mk|rm)dir(at)?|mknod(at)?|(sym|un)?link(at)?|rename(at2?)?|[lf]?ch(mod|own)(at2?)?|f?truncate(64)?|fallocate|"
+                      r"u?time(s|nsat)?|f?utimesat|[lf]?(set|remove)xattr|u?mount2?|move_mount|pivot_root|swapo(n|ff)|reboot|set(host|domain)name|"
+                      r"(f?init|delete)_module|kexec_\w+|bpf|settimeofday|clock_settime|t?g?kill|quotactl|acct|connect|iop(l|erm)|sendfile|"
+                      r"splice|copy_file_range")  # fmt: skip
+READING = re.compile(r"/proc/self/|/dev/null|/dev/infiniband/uverbs|/dev/tty")
+# What netlink asks: RTM_GET…, CTRL_CMD_GETFAMILY (3), ETHTOOL_MSG_PAUSE_GET (21) and _TSINFO_GET (25).
+ASKING = re.compile(r'nlmsg_type=(?:RTM_GET\w+|nlctrl, .*"\\x03\\x01|ethtool, .*"\\x(?:15|19)\\x01)')
+GETTING = {"TCGETS", "TIOCGWINSZ", "SIOCGIFNAME", "SIOCGIFINDEX", "FIONREAD"}
+
+
+def changes(line):
+    """Whether this call, as strace writes it, changes the machine."""
+    name, arguments = re.match(r"(?:\d+ +)?(\w+)\((.*)", line).groups()
+    if name in ("open", "openat", "openat2"):
+        return re.search(r"O_(WRONLY|RDWR|CREAT|TRUNC|APPEND|TMPFILE)", line) and not READING.search(line)
+    if name == "ioctl":
+        return arguments.split(", ")[1].rstrip(") ").split("(")[0] not in GETTING
+    if name in ("adjtimex", "clock_adjtime"):
+        return "modes=0," not in line
+    if name in ("sendto", "sendmsg", "sendmmsg"):
+        return not ASKING.search(line)
+    return CHANGING.fullmatch(name)
+
+
 # What such a machine has to be told in any case.
 ALWAYS = {"cloud-vm": {"pair": "warning"}}
 
@@ -303,6 +330,24 @@ class Doctor(Case):
                 self.assertNotIn(line, text)
         self.assertNotRegex(text, r'name="[^"]*(?:Serial|AssetTag|UUID)[^"]*" value="[^"]')
         self.assertIn("exists", self.run_program("doctor", "--record", str(recorded), expect=1).stderr)
+
+    def test_it_changes_nothing(self):
+        """doctor and topo open no file for writing, and no ioctl and no message of netlink sets anything."""
+        for line in ('1 openat(3, "a", O_RDONLY|O_CLOEXEC) = 4', "1 clock_adjtime(CLOCK_REALTIME, {modes=0, offset=0}) = 5", 'sendmsg(5, {[{nlmsg_type=ethtool, x}, "\\x15\\x01"'):
+            self.assertFalse(changes(line), line)
+        for line in ('1 openat(3, "a", O_RDONLY|O_CREAT) = 4', "ioctl(5, SIOCETHTOOL, 0x7ff) = 0", "1 fchmodat(3) = 0", 'unlink("a") = 0',
+                     "clock_adjtime(CLOCK_REALTIME, {modes=ADJ_OFFSET, x}) = 5", "sendto(5, [{nlmsg_type=RTM_NEWLINK, 0}]) = 1"):  # fmt: skip
+            self.assertTrue(changes(line), line)
+        if not shutil.which("strace") or subprocess.run(["strace", "-o", "/dev/null", "true"], capture_output=True).returncode != 0:
+            self.skipTest("strace is not installed, or may not trace here")
+        for words in (("doctor", "-v"), ("topo",)):
+            with self.subTest(words):
+                calls = self.folder / "calls"
+                child = self.run_program(*words, prefix=("strace", "-f", "-o", str(calls)), expect=None, environment=LEAKS_OF_OTHERS)
+                self.assertIn(child.process.returncode, (0, 1), str(child))
+                lines = [line for line in calls.read_text().splitlines() if re.match(r"\d+ +\w+\(", line)]
+                self.assertGreater(len(lines), 500)
+                self.assertEqual([line for line in lines if changes(line)], [])
 
     def test_hostile_recordings(self):
         """Each ends with a status, and no signal."""
