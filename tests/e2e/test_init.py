@@ -8,9 +8,18 @@ import pty
 import re
 import socket
 import subprocess
+import unittest
 
-from harness import Case, PATIENCE, PROGRAM, main
+import cuda_driver
+import netns
+from harness import BUILD, Case, PATIENCE, PROGRAM, main
 from test_topo import record
+
+SIMULATED = os.environ.get("PENSTOCK_SIMVERBS", "")
+HERE = {"links": [
+    {"name": "va0", "index": 2, "mtu": 1500, "up": True, "carrier": True, "addresses": ["10.77.0.1/24"]},
+    {"name": "vb0", "index": 3, "mtu": 1500, "up": True, "carrier": True, "addresses": ["10.77.0.2/24"]},
+]}  # fmt: skip
 
 NETWORK = {"links": [
     {"name": "eth0", "index": 2, "mtu": 9000, "up": True, "carrier": True, "speed_mbps": 100000,
@@ -162,6 +171,70 @@ class Init(Case):
                 camera.sendto(bytes([0x80, 96]) + number.to_bytes(2, "big") + bytes(8) + b"x" * 100, ("127.0.0.1", self.port))
                 number = (number + 1) % 65536
         self.assertEqual(receiver.wait(), 0, str(receiver))
+
+    # ---- What it writes for devices, run on devices that stand for them ----
+
+    def both(self, receive, send, sets=(), prefixes=((), ()), **options):
+        """Runs two files with one another, as written but for `sets`; the receiver's stream."""
+        words = [word for one in (*sets, "streams.packets.timeout=1min") for word in ("--set", one)]
+        receiver = self.start("receive", receive, *words, "--json", self.folder / "r.json", prefix=prefixes[0], **options)
+        sender = self.start("send", send, *words, "--count", "500", prefix=prefixes[1], **options)
+        self.assertEqual((sender.wait(), receiver.wait()), (0, 0), f"{sender}{receiver}")
+        stream = self.only_stream(self.result("r.json"))
+        self.assertEqual((stream["messages_sent"], stream["verified"]), (500, stream["messages_delivered"]))
+        self.assert_accounted(stream)
+        return stream
+
+    def pair(self, root, receiving, sending, transport, peer="192.0.2.1"):
+        words = ("--root", root, "--transport", transport, "--rate", "50Mbps")
+        return (self.written(*words, "--as", "receive", "--from", receiving),
+                self.written(*words, "--as", "send", "--to", sending, "--peer", peer, command="send"))  # fmt: skip
+
+    @property
+    def near(self):
+        """The fixture's CPUs, NUMA node and address are not this machine's."""
+        return (f"control.address=127.0.0.1:{self.port}", "threads.cpus=[]",
+                *(f"streams.packets.{end}.memory.options.numa_node=auto" for end in ("sender", "receiver")))  # fmt: skip
+
+    @unittest.skipUnless(SIMULATED, "the simulated RDMA device is not built: libibverbs-dev is missing")
+    def test_an_adapter_for_rdma(self):
+        """mlx5_0 of the file is that of the simulated fabric; verbs_dc takes the same file."""
+        files = self.pair(self.dgx(), "eth0", "eth0", "verbs_rc")
+        for plugin in ("verbs_rc", "verbs_dc"):
+            with self.subTest(plugin):
+                fabric = (SIMULATED, "--fabric", f"init-{plugin}-{os.getpid()}")
+                stream = self.both(*files, (*self.near, f"transport.plugin={plugin}"), (fabric, fabric))
+                self.assertEqual((stream["path"], stream["carrier"]), ("direct", "rdma"))
+
+    @unittest.skipUnless((BUILD / "transports" / "transport-ucx.so").exists(), "the plugin ucx is not built")
+    def test_ucx_over_lo(self):
+        files = (self.written("--as", "receive", "--from", "lo", "--transport", "ucx"),
+                 self.written("--as", "send", "--to", "lo", "--transport", "ucx", command="send"))  # fmt: skip
+        self.assertEqual(self.both(*files, (f"control.address=127.0.0.1:{self.port}",))["messages_delivered"], 500)
+
+    @unittest.skipUnless((BUILD / "transports" / "transport-ethernet.so").exists(), "the plugin ethernet is not built")
+    def test_frames_between_two_namespaces(self):
+        spaces = netns.Namespaces()
+        self.addCleanup(spaces.close)
+        if not spaces.reaches(BUILD / "transports" / "transport-ethernet.so"):
+            self.skipTest("an ordinary user cannot read the plugin")
+        files = {f"sys/class/net/{name}/{key}": text for name, index in (("va0", "2"), ("vb0", "3"))
+                 for key, text in (("ifindex", index), ("mtu", "1500"), ("type", "1"), ("operstate", "up"))}  # fmt: skip
+        root = record(self.folder / "veth", {**files, "penstock/network.json": json.dumps(HERE)})
+        files = self.pair(root, "vb0", "va0", "ethernet", "10.77.0.2")
+        self.folder.chmod(0o777)
+        stream = self.both(*files, self.near[1:], (spaces.enter(netns.FAR), spaces.enter(netns.NEAR)))
+        self.assertEqual(stream["messages_delivered"], 500)
+
+    def test_a_gpu(self):
+        """On the fake driver, whose GPU has another PCI address."""
+        path = self.written("--root", self.dgx(), "--as", "loopback", "--to", "gpu0", command="run")
+        words = ("--set", "threads.cpus=[]", "--set", "streams.packets.receiver.memory.options.device=0")
+        result, _ = self.run_json("run", *cuda_driver.plugins(), path, *words, "--count", "1000",
+                                  environment=cuda_driver.environment("delay_us=0"))  # fmt: skip
+        stream = self.only_stream(result)
+        self.assertEqual((stream["receiver"]["memory"], stream["verified"]), ("cuda", 1000))
+        self.assert_accounted(stream)
 
 
 if __name__ == "__main__":
