@@ -441,6 +441,8 @@ static void tls_explain(struct tls_session *session, char why[TLS_WHY_MAX])
   else if (reason == SSL_R_UNSUPPORTED_PROTOCOL || reason == SSL_R_UNKNOWN_PROTOCOL ||
            reason == SSL_R_WRONG_SSL_VERSION || reason == SSL_R_NO_PROTOCOLS_AVAILABLE)
     text = "speaks no TLS 1.3, which is the only version here";
+  else if (reason == SSL_R_DECRYPTION_FAILED_OR_BAD_RECORD_MAC && !session->is_done)
+    text = "repeats an earlier handshake, or garbles this one";
   else if (reason == SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE)
     text = "shows no certificate, and this end wants one";
   else if (reason == SSL_R_BINDER_DOES_NOT_VERIFY)

@@ -302,6 +302,279 @@ static void test_without_tls(void **state)
                  "speaks TLS, and this end does not", NULL);
 }
 
+/* ---- Strangers, byte by byte ----------------------------------------------------------------- */
+
+static void send_all(int fd, const void *bytes, size_t length)
+{
+  assert_int_equal(send(fd, bytes, length, MSG_NOSIGNAL), (ssize_t)length);
+}
+
+/* A client that the test drives itself, and what it has said. */
+struct client {
+  struct tls_context *context;
+  struct tls_session *session;
+  uint8_t said[16384];
+  size_t length, first;
+};
+
+static void client_begin(struct client *client, const struct pst_tls_params *params)
+{
+  struct pst_error error = PST_ERROR_INIT;
+  char why[TLS_WHY_MAX];
+
+  *client = (struct client){.context = NULL};
+  assert_int_equal(tls_context_open(params, &client->context, &error), 0);
+  client->session = tls_session_new(client->context, "127.0.0.1");
+  assert_int_equal(tls_session_handshake(client->session, why), -EAGAIN);
+  client->first = client->length =
+      tls_session_take(client->session, client->said, sizeof(client->said));
+  assert_true(client->length > 0);
+}
+
+/* The rest of the handshake, over the socket. */
+static void client_finish(struct client *client, int fd)
+{
+  uint8_t bytes[4096];
+  char why[TLS_WHY_MAX];
+
+  send_all(fd, client->said, client->length);
+  while (tls_session_handshake(client->session, why) == -EAGAIN) {
+    ssize_t n = recv(fd, bytes, sizeof(bytes), 0);
+    assert_true(n > 0);
+    assert_int_equal(tls_session_feed(client->session, bytes, (size_t)n), 0);
+  }
+  client->length += tls_session_take(client->session, client->said + client->length,
+                                     sizeof(client->said) - client->length);
+  send_all(fd, client->said + client->first, client->length - client->first);
+}
+
+static void client_end(struct client *client)
+{
+  tls_session_free(client->session);
+  tls_context_close(client->context);
+}
+
+/* All that a client has ever said, said again: nobody is let in. */
+static void test_replayed(void **state)
+{
+  const struct pst_tls_params kinds[] = {credentials_of("here", "ours"), of_psk("psk")};
+  struct client client;
+  struct pair pair;
+  uint8_t byte;
+
+  (void)state;
+  for (size_t i = 0; i < 2; i++) {
+    receiver_begin(&pair, &kinds[i]);
+    client_begin(&client, &kinds[i]);
+    int fd = plain_connect(control_port(pair.receiver->control));
+    client_finish(&client, fd);
+    assert_true(plain_readable(fd)); /* HELLO */
+    assert_int_equal(log_count("earlier handshake"), 0);
+    int again = plain_connect(control_port(pair.receiver->control));
+    send_all(again, client.said, client.length);
+    log_wait("repeats an earlier handshake, or garbles this one");
+    while (recv(again, &byte, 1, 0) > 0)
+      ;
+    close(again);
+    close(fd);
+    client_end(&client);
+    sender_begin(&pair, &kinds[i]);
+    end_wait(pair.receiver, SEEN_PEER, pair.in, 0);
+    end_close(pair.sender);
+    end_close(pair.receiver);
+  }
+}
+
+static void test_tls_1_2(void **state)
+{
+  const struct pst_tls_params here = credentials_of("here", "ours");
+  SSL_CTX *context = SSL_CTX_new(TLS_client_method());
+  SSL *ssl = SSL_new(context);
+  struct pair pair;
+
+  (void)state;
+  SSL_set_max_proto_version(ssl, TLS1_2_VERSION);
+  receiver_begin(&pair, &here);
+  int fd = plain_connect(control_port(pair.receiver->control));
+  SSL_set_fd(ssl, fd);
+  assert_int_not_equal(SSL_connect(ssl), 1);
+  assert_int_equal(ERR_GET_REASON(ERR_peek_error()), SSL_R_TLSV1_ALERT_PROTOCOL_VERSION);
+  log_wait("speaks no TLS 1.3, which is the only version here");
+  SSL_free(ssl);
+  SSL_CTX_free(context);
+  close(fd);
+  sender_begin(&pair, &here);
+  end_wait(pair.receiver, SEEN_PEER, pair.in, 0);
+  end_close(pair.sender);
+  end_close(pair.receiver);
+}
+
+#define HALF_OPEN 64u
+#define HALF_OPEN_BYTES_MAX (96u << 10) /* of one, of both ends' memory here */
+
+static void test_half_open(void **state)
+{
+  const struct pst_tls_params here = credentials_of("here", "ours");
+  struct client client;
+  struct pair pair;
+  int fds[HALF_OPEN];
+
+  (void)state;
+  receiver_begin(&pair, &here);
+  client_begin(&client, &here);
+  const size_t before = mallinfo2().uordblks;
+  for (unsigned i = 0; i < HALF_OPEN; i++) {
+    fds[i] = plain_connect(control_port(pair.receiver->control));
+    send_all(fds[i], client.said, client.first);
+    assert_true(plain_readable(fds[i])); /* its hello: it has all that it keeps of ours */
+  }
+  assert_true(mallinfo2().uordblks - before < HALF_OPEN * HALF_OPEN_BYTES_MAX);
+  for (unsigned i = 0; i < HALF_OPEN; i++) {
+    log_wait("did not finish the TLS handshake within 5 s");
+    while (recv(fds[i], client.said, sizeof(client.said), 0) > 0)
+      ;
+    close(fds[i]);
+  }
+  client_end(&client);
+  sender_begin(&pair, &here);
+  end_wait(pair.receiver, SEEN_PEER, pair.in, 0);
+  end_close(pair.sender);
+  end_close(pair.receiver);
+}
+
+/* A hello that says it is 100000 bytes long. */
+static void test_endless_hello(void **state)
+{
+  static const uint8_t begin[] = {22, 3, 1, 0x40, 0, 1, 1, 0x86, 0xa0};
+  static uint8_t record[5 + 16384];
+  const struct pst_tls_params here = credentials_of("here", "ours");
+  struct pair pair;
+
+  (void)state;
+  receiver_begin(&pair, &here);
+  int fd = plain_connect(control_port(pair.receiver->control));
+  memcpy(record, begin, sizeof(begin));
+  send_all(fd, record, sizeof(record));
+  memset(record + 5, 0, 16384);
+  send_all(fd, record, sizeof(record));
+  log_wait("sent more bytes than a TLS handshake has");
+  close(fd);
+  sender_begin(&pair, &here);
+  end_wait(pair.receiver, SEEN_PEER, pair.in, 0);
+  end_close(pair.sender);
+  end_close(pair.receiver);
+}
+
+/* ---- Files ------------------------------------------------------------------------------------
+ */
+
+static void test_rotation(void **state)
+{
+  struct pst_tls_params here = credentials_of("here", "ours");
+  const struct pst_tls_params node = credentials_of("node", "ours");
+  const struct pst_tls_params revoked = credentials_of("revoked", "ours");
+  const struct control_totals totals = totals_of(3);
+  struct pair first, second;
+
+  (void)state;
+  ca_revoke(ours, "changing", 0, 1);
+  here.crl = credential("changing.crl");
+  receiver_begin(&first, &here);
+  second.receiver = first.receiver;
+  sender_begin(&first, &revoked); /* not yet */
+  end_wait(first.receiver, SEEN_PEER, first.in, 0);
+  ca_revoke(ours, "changing", revoked_serial, 1);
+  sender_begin(&second, &revoked);
+  end_wait(second.sender, SEEN_FAIL, second.out, 0);
+  log_wait("read changed credentials");
+  log_wait("is revoked, `crl` says");
+  end_close(second.sender);
+  /* What is open stays open. */
+  assert_int_equal(control_finish(first.sender->control, first.out, &totals), 0);
+  end_wait(first.receiver, SEEN_FINISH, first.in, 0);
+  credential_write("changing.crl", "nothing", 0644);
+  sender_begin(&second, &revoked);
+  end_wait(second.sender, SEEN_FAIL, second.out, 0);
+  assert_int_equal(log_count("the credentials read before stay in use"), 1);
+  end_close(second.sender);
+  sender_begin(&second, &node);
+  /* Let in, and told that another has the stream. */
+  struct seen seen = end_wait(second.sender, SEEN_FAIL, second.out, 0);
+  assert_int_not_equal(seen.code, -EACCES);
+  assert_int_equal(log_count("the credentials read before stay in use"), 1);
+  end_close(second.sender);
+  end_close(first.sender);
+  end_close(first.receiver);
+}
+
+static void test_files(void **state)
+{
+  static const struct {
+    const char *leaf, *psk, *text;
+    unsigned mode;
+    int code;
+    const char *why;
+  } cases[] = {
+      {"here", NULL, "", 0, -EACCES, "key: tls-"},
+      {NULL, "absent", NULL, 0, -ENOENT, "No such file"},
+      {NULL, "made", "a:" KEY_A "\n", 0640, -EACCES, "is a secret that others may read; chmod 600"},
+      {NULL, "made", "a:" KEY_A "\n", 0604, -EACCES, "is a secret that others may read; chmod 600"},
+      {NULL, "made", "", 0600, -EBADMSG, "has no line NAME:HEX"},
+      {NULL, "made", "a\n", 0600, -EBADMSG, "line 1 is not NAME:HEX"},
+      {NULL, "made", "\na:00\n", 0600, -EBADMSG, "line 2 has no key of 16 to 64 bytes"},
+      {NULL, "made", "a:" KEY_A "x0\n", 0600, -EBADMSG, "line 1 has no key of 16"},
+      {NULL, "made", "a:" KEY_A "\na:" KEY_B "\n", 0600, -EBADMSG,
+       "line 2 has a name that an earlier line has"},
+  };
+
+  (void)state;
+  for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+    struct pst_tls_params params =
+        cases[i].leaf ? credentials_of(cases[i].leaf, "ours") : of_psk(cases[i].psk);
+    struct pst_error error = PST_ERROR_INIT;
+    struct tls_context *context = NULL;
+    if (cases[i].leaf)
+      assert_int_equal(chmod(params.key, 0644), 0);
+    else if (cases[i].text)
+      credential_write(cases[i].psk, cases[i].text, cases[i].mode);
+    assert_int_equal(tls_context_open(&params, &context, &error), cases[i].code);
+    if (cases[i].leaf)
+      assert_int_equal(chmod(params.key, 0600), 0);
+    if (!strstr(error.text, cases[i].why))
+      fail_msg("%zu: %s", i, error.text);
+    assert_int_equal(error.exit_status, PST_EXIT_USAGE);
+    assert_null(context);
+  }
+}
+
+static void test_params(void **state)
+{
+  const struct pst_tls_params here = credentials_of("here", "ours");
+  struct pst_tls_params both = here, mixed = credentials_of("node", "ours"), psk = of_psk("psk");
+  struct tls_context *context = NULL;
+  struct pst_error error = PST_ERROR_INIT;
+  struct end *end = end_new();
+
+  (void)state;
+  both.psk = psk.psk;
+  assert_int_equal(tls_context_open(&both, &context, &error), -EINVAL);
+  both = here;
+  both.ca = NULL;
+  assert_int_equal(tls_context_open(&both, &context, &error), -EINVAL);
+  psk.peers = (const char *const[]){"a"};
+  psk.peer_count = 1;
+  assert_int_equal(tls_context_open(&psk, &context, &error), -EINVAL);
+  mixed.key = here.key;
+  assert_int_equal(tls_context_open(&mixed, &context, &error), -EBADMSG);
+  assert_non_null(strstr(error.text, "is not the key of `certificate`"));
+  end_stream(end, "a", false, NULL);
+  end->params.tls = &here;
+  end->params.insecure = true;
+  assert_int_equal(end_listen(end), -EINVAL);
+  assert_non_null(strstr(end->error.text, "remove one"));
+  end_close(end);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -314,6 +587,13 @@ int main(void)
       cmocka_unit_test(test_revocation_lists_are_needed),
       cmocka_unit_test(test_refused_keys),
       cmocka_unit_test_setup_teardown(test_without_tls, simulated_clock_begin, simulated_clock_end),
+      cmocka_unit_test(test_replayed),
+      cmocka_unit_test(test_tls_1_2),
+      cmocka_unit_test_setup_teardown(test_half_open, simulated_clock_begin, simulated_clock_end),
+      cmocka_unit_test(test_endless_hello),
+      cmocka_unit_test(test_rotation),
+      cmocka_unit_test(test_files),
+      cmocka_unit_test(test_params),
   };
 
   log_watch();
