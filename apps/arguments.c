@@ -228,6 +228,8 @@ static enum arguments_result arguments_take(const struct command *command, int k
                : arguments_add(command, &a->memory_options, &a->memory_option_count, value);
   case KEY_ENDPOINT:
     return arguments_add(command, &a->endpoints, &a->endpoint_count, value);
+  case KEY_HOST:
+    return arguments_add(command, &a->hosts, &a->host_count, value);
   case KEY_TLS_PEER:
     return arguments_add(command, &a->tls_peers, &a->tls_peer_count, value);
   default: {
@@ -416,6 +418,7 @@ void app_arguments_free(struct arguments *arguments)
   free(arguments->transport_options);
   free(arguments->memory_options);
   free(arguments->endpoints);
+  free(arguments->hosts);
   free(arguments->tls_peers);
   free(arguments->line);
   memset(arguments, 0, sizeof(*arguments));

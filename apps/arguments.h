@@ -37,6 +37,7 @@ enum option_bit {
   OPTION_TLS = 1u << 22,
   OPTION_SANDBOX = 1u << 23,
   OPTION_SHARE = 1u << 24,
+  OPTION_KEYS = 1u << 25,
 };
 
 /* What only `bench` has, as it was written; bench/cases.c reads it. */
@@ -186,6 +187,8 @@ struct arguments {
   const char *topo[TOPO_WORDS];
   const char *doctor[DOCTOR_WORDS];
   const char *tls_words[TLS_WORDS];
+  const char **hosts; /* of keys */
+  size_t host_count;
   const char **tls_peers;
   size_t tls_peer_count;
   struct pst_tls_params tls_params;

@@ -15,6 +15,7 @@ extern const struct command app_command_bench;
 extern const struct command app_command_hardware_check;
 extern const struct command app_command_topo;
 extern const struct command app_command_init;
+extern const struct command app_command_keys;
 extern const struct command app_command_doctor;
 extern const struct command app_command_serve;
 extern const struct command app_command_request;

@@ -212,6 +212,10 @@ const struct option_word app_option_words[] = {
      true},
     {OPTION_TLS, KEY_TLS + TLS_PSK, "tls-psk", "FILE",
      "in place of certificates: pre-shared keys, lines of NAME:HEX, with mode 0600"},
+    {OPTION_KEYS, KEY_HOST, "host", "NAME",
+     "names of one host, as in node1.example,192.0.2.1; may be repeated (default: "
+     "localhost,127.0.0.1,::1)",
+     true},
     {OPTION_DURATION, KEY_LONG, "duration", "TIME",
      "stop when TIME has passed since both ends connected, as in 3 (seconds), 250ms, 2min"},
     {OPTION_COUNT, KEY_LONG + 1, "count", "N", "stop after N messages of each stream"},

@@ -32,7 +32,8 @@ enum {
   KEY_DOCTOR = KEY_TOPO + TOPO_WORDS,       /* + enum doctor_word */
   KEY_TLS = KEY_DOCTOR + DOCTOR_WORDS,      /* + enum tls_word */
   KEY_TLS_PEER = KEY_TLS + TLS_WORDS,
-  KEY_SHARE = KEY_TLS_PEER + 1, /* + enum share_word */
+  KEY_HOST,
+  KEY_SHARE = KEY_HOST + 1, /* + enum share_word */
 };
 
 /* One name may be there several times, for commands of different bits. */

@@ -448,7 +448,8 @@ const struct command app_command_bench = {
     .operand = "HOST",
     .need = OPERAND_OPTIONAL,
     .forks = true,
-    .options = OPTION_BENCH | OPTION_JSON | OPTION_PLUGIN_PATH | OPTION_QUIET | OPTION_VERBOSE,
+    .options = OPTION_BENCH | OPTION_TLS | OPTION_JSON | OPTION_PLUGIN_PATH | OPTION_QUIET |
+               OPTION_VERBOSE,
     .summary = "measure message rate, bandwidth and latency of a transport and a memory",
     .help =
         "Without HOST the ends are two processes here, or with --in-process two threads. With\n"

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""TLS on the control channel, by what `penstock keys` makes: whole programs."""
+import os
+
+import netns
+from harness import PROGRAM, main, random_file, yaml_stream
+from serving import MIB, ServeCase, sha256
+
+COUNT = 2000
+
+
+class Tls(ServeCase):
+    def setUp(self):
+        super().setUp()
+        self.keys = self.folder / "tls"
+        hosts = ("--host", f"localhost,127.0.0.1,{netns.IPV4[netns.FAR]}", "--host", "node2.example,127.0.0.1")
+        self.made = self.run_program("keys", self.keys, *hosts)
+
+    def certificate(self, name):
+        return ["--tls-certificate", self.keys / f"{name}.pem", "--tls-key", self.keys / f"{name}-key.pem",
+                "--tls-ca", self.keys / "ca.pem"]  # fmt: skip
+
+    def psk(self):
+        return ["--tls-psk", self.keys / "keys.psk"]
+
+    def pairs(self):
+        return ((self.certificate("localhost"), self.certificate("node2.example")), (self.psk(), self.psk()))
+
+    def of_yaml(self, name):
+        if name == "psk":
+            return f"{{psk: {self.keys / 'keys.psk'}}}"
+        return f"{{certificate: {self.keys / name}.pem, key: {self.keys / name}-key.pem, ca: {self.keys / 'ca.pem'}}}"
+
+    def test_keys_are_made_once(self):
+        before = {path.name: sha256(path) for path in self.keys.iterdir()}
+        self.assertEqual(sorted(before), ["ca-key.pem", "ca.pem", "keys.psk", "localhost-key.pem", "localhost.pem",
+                                          "node2.example-key.pem", "node2.example.pem"])  # fmt: skip
+        for path in self.keys.iterdir():
+            self.assertEqual(path.stat().st_mode & 0o7777, 0o600, path)
+        again = self.run_program("keys", self.keys, expect=2)
+        self.assertIn("is there already", again.stderr)
+        self.assertEqual(before, {path.name: sha256(path) for path in self.keys.iterdir()})
+        self.assertIn(f"tls: {{certificate: {self.keys}/node2.example.pem", self.made.stdout)
+        for wrong in (",", "a,", "../a", "a b", "ca"):
+            self.run_program("keys", self.folder / "none", "--host", wrong, expect=2)
+        self.assertFalse((self.folder / "none").exists())
+
+    def test_files_and_requests(self):
+        random_file(self.root / "big", 3 * MIB)
+        random_file(self.here / "small", 1000)
+        for server, client in self.pairs():
+            self.serve(*server)
+            self.get("big", "--overwrite", *client)
+            self.assertEqual(sha256(self.root / "big"), sha256(self.here / "big"))
+            self.put("small", *client)
+            self.assertEqual(sha256(self.root / "small"), sha256(self.here / "small"))
+            self.run_program("request", "write", self.address, "--count", 10, *client)
+            (self.root / "small").unlink()
+            self.stop()
+
+    def test_refused_clients_leave_a_healthy_server(self):
+        self.serve(*self.certificate("localhost"), "--tls-peer", "node2.example",
+                   environment={"PENSTOCK_LOG": "warn"})  # fmt: skip
+        named = self.run_program("request", "write", self.address, *self.certificate("localhost"), expect=None)
+        self.assertNotEqual(named.status, 0)
+        self.assertIn("none of the names that are wanted there", named.stderr)
+        self.server.wait_line("has none of the names in `peers`")
+        plain = self.run_program("request", "write", self.address, expect=None)
+        self.assertNotEqual(plain.status, 0)
+        self.assertIn("this end takes TLS alone", plain.stderr)
+        self.server.wait_line("began no TLS within 2.5 s")
+        self.run_program("request", "write", self.address, "--count", 3, *self.certificate("node2.example"))
+        self.stop()
+
+    def stream(self, receiver, sender, transport):
+        config = self.config(yaml_stream(transport=f"{{plugin: {transport}}}", sender="{rate: 100 Mbps}"))
+        into = self.start("receive", config, "--set", f"control.tls={self.of_yaml(receiver)}")
+        self.run_program("send", config, "--count", COUNT, "--set", f"control.tls={self.of_yaml(sender)}")
+        self.assertEqual(into.wait(), 0, str(into))
+
+    def test_streams(self):
+        for receiver, sender in (("localhost", "node2.example"), ("psk", "psk")):
+            for transport in ("loopback", "udp"):
+                self.stream(receiver, sender, transport)
+
+    def test_bench(self):
+        for server, client in self.pairs():
+            where = f"127.0.0.1:{self.port}"
+            serving = self.start("bench", "--server", "--once", "--transport", "udp", "--memory", "host", *server, where)
+            self.run_program("bench", "--transport", "udp", "--memory", "host", "--size", "1000", "--duration", "50ms",
+                             *client, where)  # fmt: skip
+            self.assertEqual(serving.wait(), 0, str(serving))
+
+    def test_between_namespaces(self):
+        """Beyond loopback, without `insecure`."""
+        spaces = netns.Namespaces()
+        self.addCleanup(spaces.close)
+        if not spaces.reaches(PROGRAM):
+            self.skipTest(f"an ordinary user does not reach {PROGRAM}")
+        for path in (self.folder, self.keys, *self.keys.iterdir()):
+            if os.getuid() == 0:
+                os.chown(path, 65534, 65534)
+        far = netns.IPV4[netns.FAR]
+        config = self.write(
+            "far.yaml",
+            f'penstock: 1\ncontrol: {{address: "{far}:{self.port}"}}\ntransport: {{plugin: udp}}\n'
+            "streams:\n  - {name: packets, message: 1400 B, timeout: 1 min, sender: {rate: 100 Mbps},\n"
+            f"     receiver: {{transport: {{options: {{device: {far}}}}}}}}}\n",
+        )
+        config.chmod(0o644)
+        refused = self.run_program("check", config, expect=2)
+        self.assertIn("is beyond loopback, where peers need credentials", refused.stderr)
+        for receiver, sender in (("localhost", "node2.example"), ("psk", "psk")):
+            into = self.start("receive", config, "--set", f"control.tls={self.of_yaml(receiver)}",
+                              prefix=spaces.enter(netns.FAR))  # fmt: skip
+            self.run_program("send", config, "--count", COUNT, "--set", f"control.tls={self.of_yaml(sender)}",
+                             prefix=spaces.enter(netns.NEAR))  # fmt: skip
+            self.assertEqual(into.wait(), 0, str(into))
+
+
+if __name__ == "__main__":
+    main()
