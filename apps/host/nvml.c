@@ -71,8 +71,9 @@ static bool nvml_bind(void *library, struct nvml *nvml)
       {"nvmlDeviceGetEccMode", &nvml->DeviceGetEccMode},
       {"nvmlDeviceGetTotalEccErrors", &nvml->DeviceGetTotalEccErrors},
       {"nvmlDeviceGetMigMode", &nvml->DeviceGetMigMode},
-      {"nvmlDeviceGetCurrentClocksThrottleReasons", &nvml->DeviceGetCurrentClocksThrottleReasons},
   };
+  /* Later drivers are to drop the name. */
+  void *throttled = dlsym(library, "nvmlDeviceGetCurrentClocksThrottleReasons");
 
   for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
     void *found = dlsym(library, calls[i].name);
@@ -80,6 +81,7 @@ static bool nvml_bind(void *library, struct nvml *nvml)
       return false;
     memcpy(calls[i].to, &found, sizeof(found));
   }
+  memcpy(&nvml->DeviceGetCurrentClocksThrottleReasons, &throttled, sizeof(throttled));
   return true;
 }
 
@@ -99,7 +101,8 @@ static void nvml_add_modes(const struct nvml *nvml, nvml_device device, struct j
     app_json_put_uint(object, "ecc_errors", errors);
   if (nvml->DeviceGetMigMode(device, &now, &then) == 0)
     app_json_put_bool(object, "mig", now != 0);
-  if (nvml->DeviceGetCurrentClocksThrottleReasons(device, &reasons) == 0)
+  if (nvml->DeviceGetCurrentClocksThrottleReasons &&
+      nvml->DeviceGetCurrentClocksThrottleReasons(device, &reasons) == 0)
     app_json_put_uint(object, "throttled", reasons);
 }
 

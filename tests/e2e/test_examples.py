@@ -69,7 +69,7 @@ for address in 192.0.2.1 192.0.2.2 10.9.0.1; do ip address add $address/24 dev l
 FINISH = """
 for job in $(jobs -p); do
   case $(tr '\\0' ' ' < /proc/$job/cmdline) in
-    *serve*) kill $job; wait $job || true;;
+    *serve*|*' share '*) kill $job; wait $job || true;;
     *) wait $job;;
   esac
 done
