@@ -91,7 +91,7 @@ const struct command app_command_check = {
     .name = "check",
     .operand = "FILE",
     .options = OPTION_FOR | OPTION_STREAM | OPTION_SET | OPTION_PLUGIN_PATH | OPTION_QUIET,
-    .summary = "validate a configuration; print every value and where it was written",
+    .summary = "validate a configuration, and print every value with its origin",
     .help =
         "Reads FILE as `run` would. Reports everything that is wrong with FILE, each finding with its\n"
         "place and the nearest valid name. Prints the effective configuration: every key, its value,\n"

@@ -39,19 +39,18 @@ static void main_print_help(void)
          "\n"
          "Commands:\n");
   for (size_t i = 0; i < COMMANDS; i++)
-    printf("  %-14s %-21s %s\n", commands[i]->name,
-           commands[i]->operand ? commands[i]->operand : "", commands[i]->summary);
+    printf("  %-14s  %s\n", commands[i]->name, commands[i]->summary);
   printf(
       "\n"
-      "  penstock COMMAND --help   options and examples of a command\n"
-      "  penstock help KEY         a key of the YAML file or an option of a plugin: streams.ring\n"
-      "  penstock --version        version of the library\n"
+      "  penstock COMMAND --help   arguments, options and examples of a command\n"
+      "  penstock help KEY         explains a key of the YAML file, or an option of a plugin\n"
+      "  penstock --version        the version of the library\n"
       "\n"
       "Examples:\n"
       "  penstock run config/loopback.yaml --duration 3\n"
       "  penstock plugins\n"
       "  penstock bench --transport loopback --memory host\n"
-      "  penstock serve --root DIR &  penstock get 127.0.0.1:18530 NAME\n"
+      "  penstock help streams.ring\n"
       "\n"
       "Exit status:\n"
       "  0    every message is accounted for\n"

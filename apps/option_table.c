@@ -46,7 +46,7 @@ const struct option_word app_option_words[] = {
     {OPTION_BENCH, KEY_BENCH + BENCH_IN_PROCESS, "in-process", NULL,
      "run both ends as two threads of one process"},
     {OPTION_BENCH, KEY_BENCH + BENCH_SERVER, "server", NULL,
-     "be the server, for one client after the other"},
+     "run as the server, for one client after the other"},
     {OPTION_BENCH, KEY_BENCH + BENCH_ONCE, "once", NULL, "with --server: end after one client"},
     {OPTION_BENCH, KEY_BENCH + BENCH_INSECURE, "insecure", NULL,
      "allow a HOST beyond this machine, and other users of this one; nothing is authenticated or "
@@ -68,7 +68,7 @@ const struct option_word app_option_words[] = {
     {OPTION_BENCH, KEY_BENCH + BENCH_RANKS, "ranks", "M",
      "with --exchange: how many ranks there are (default: as the launcher's environment says)"},
     {OPTION_BENCH, KEY_BENCH + BENCH_WAIT, "wait", "TIME",
-     "all-pairs: the time for all ranks to come (default: 60s)"},
+     "all-pairs: how long to wait for all ranks (default: 60s)"},
     {OPTION_BENCH, KEY_BENCH + BENCH_HEAT_MAP, "heat-map", "FILE",
      "all-pairs: draw the matrix to FILE, as SVG"},
     {OPTION_HARDWARE, KEY_BENCH + BENCH_TRANSPORT, "transport", "LIST",
@@ -97,7 +97,7 @@ const struct option_word app_option_words[] = {
     {OPTION_HARDWARE, KEY_HARDWARE + HARDWARE_READDRESS, "readdress", "COMMAND",
      "a shell command that gives the server's port another address; runs between two requests"},
     {OPTION_HARDWARE, KEY_BENCH + BENCH_SERVER, "server", NULL,
-     "be the server, for one client after the other"},
+     "run as the server, for one client after the other"},
     {OPTION_HARDWARE, KEY_BENCH + BENCH_ONCE, "once", NULL, "with --server: end after one client"},
     {OPTION_HARDWARE, KEY_BENCH + BENCH_INSECURE, "insecure", NULL,
      "allow a HOST beyond this machine, and other users of this one; nothing is authenticated or "
@@ -244,7 +244,7 @@ const struct option_word app_option_words[] = {
      "search DIR for plugins first; may be repeated", true},
     {OPTION_REPORT, KEY_OUTPUT, "output", "FILE", "write the page to FILE; - is standard output"},
     {OPTION_QUIET, 'q', "quiet", NULL,
-     "print errors only, and the warning that no `expect` judges a stream's losses"},
+     "print only errors, and warnings of losses that no `expect` limits"},
     {OPTION_VERBOSE, 'v', "verbose", NULL, "print more"},
     {0, KEY_HELP, "help", NULL, "print this page"},
 };

@@ -192,7 +192,7 @@ const struct command app_command_plugins = {
     .operand = "NAME",
     .need = OPERAND_OPTIONAL,
     .options = OPTION_PLUGIN_PATH,
-    .summary = "list plugins: what each needs, its options, why it is not usable here",
+    .summary = "list plugins: needs, options, why one is not usable here",
     .help =
         "Without NAME: every transport, memory and filter that can be found, whether it works on\n"
         "this machine, and if not, why not and what to do; candidates that were rejected too.\n"

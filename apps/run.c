@@ -55,10 +55,10 @@ const struct command app_command_receive = {
     .summary = "run the receivers; `penstock send` is the other end",
     .help =
         "Starts the receivers that FILE describes and waits for their senders. Ends when all\n"
-        "streams have ended, which the senders decide. After --duration or ^C a receiver whose sender\n"
-        "goes on waits one more second, and then leaves and tells the sender.\n"
+        "streams have ended, which the senders decide. After --duration or ^C a receiver waits\n"
+        "one more second for its sender to end; then it disconnects, and the sender fails.\n"
         "With `control: none` the sender is not Penstock, and the receiver ends the stream: after\n"
-        "--count, --duration or ^C, or when nothing has come for `silence`.\n"
+        "--count, --duration or ^C, or when nothing has arrived for `silence`.\n"
         "\n"
         "Examples:\n"
         "  penstock receive camera.yaml\n"

@@ -450,7 +450,7 @@ const struct command app_command_bench = {
     .forks = true,
     .options = OPTION_BENCH | OPTION_TLS | OPTION_JSON | OPTION_PLUGIN_PATH | OPTION_QUIET |
                OPTION_VERBOSE,
-    .summary = "measure message rate, bandwidth and latency of a transport and a memory",
+    .summary = "measure rates and latency of a transport and a memory",
     .help =
         "Without HOST the ends are two processes here, or with --in-process two threads. With\n"
         "HOST[:PORT] this end is the client of a `penstock bench --server [ADDRESS][:PORT]` "

@@ -368,7 +368,7 @@ const struct command app_command_doctor = {
     .name = "doctor",
     .options = OPTION_DOCTOR | OPTION_ROOT | OPTION_JSON | OPTION_PLUGIN_PATH | OPTION_QUIET |
                OPTION_VERBOSE,
-    .summary = "check this machine: which step of its set-up is missing?",
+    .summary = "check this machine for missing steps of its set-up",
     .help = "Checks each step that streams by RDMA, DPDK and UCX and into GPUs need: kernel, "
             "IOMMU, locked\n"
             "memory, adapters, network, GPUs and the way between them, clocks. Each finding says "

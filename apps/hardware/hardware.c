@@ -538,7 +538,7 @@ const struct command app_command_hardware_check = {
     .operand = "HOST",
     .need = OPERAND_OPTIONAL,
     .options = OPTION_HARDWARE | OPTION_JSON | OPTION_PLUGIN_PATH | OPTION_QUIET | OPTION_VERBOSE,
-    .summary = "check each transport and memory of this host, and write a report to send back",
+    .summary = "check each transport and memory, and write a report to send",
     .help =
         "Finds the transports and memories that are usable here, and checks each alone and each pair:\n"
         "contract, verified streams, WRITE and READ, rates; RDMA adapters have checks of their own.\n"

@@ -410,7 +410,7 @@ const struct command app_command_request = {
     .operands_most = 2,
     .options = OPTION_NODE | OPTION_TLS | OPTION_REQUEST | OPTION_JSON | OPTION_PLUGIN_PATH |
                OPTION_QUIET | OPTION_VERBOSE,
-    .summary = "have a `penstock serve` write or read a region of memory, and measure",
+    .summary = "measure a `penstock serve` that writes or reads a region",
     .help = "Offers a region of host or GPU memory to a `penstock serve`, which writes into the "
             "region\n"
             "(`write`) or reads from it (`read`) by RDMA. Each iteration's bytes are checked where "

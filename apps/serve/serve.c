@@ -205,7 +205,7 @@ const struct command app_command_serve = {
     .need = OPERAND_OPTIONAL,
     .options = OPTION_NODE | OPTION_TLS | OPTION_SERVE | OPTION_METRICS | OPTION_SANDBOX |
                OPTION_JSON | OPTION_PLUGIN_PATH | OPTION_QUIET | OPTION_VERBOSE,
-    .summary = "serve memory and files to `request`, `get` and `put`, by RDMA READ and WRITE",
+    .summary = "serve memory and files to `request`, `get` and `put`, by RDMA",
     .help =
         "Listens on HOST:PORT until ^C (default: " SERVE_ADDRESS "; port 0: any that is free).\n"
         "Reads and writes regions that clients offer, and with --root also files.\n"

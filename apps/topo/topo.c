@@ -88,7 +88,7 @@ static int topo_run(const struct command *command, const struct arguments *argum
 const struct command app_command_topo = {
     .name = "topo",
     .options = OPTION_TOPO | OPTION_ROOT | OPTION_JSON,
-    .summary = "show NUMA nodes, adapters, GPUs, and which are near each other",
+    .summary = "show NUMA nodes, adapters, GPUs, and how near they are",
     .help =
         "Prints NUMA nodes with their CPUs, network adapters and GPUs by their place in the PCI tree,\n"
         "the distance of each adapter to each GPU (PIX, PXB, PHB, NODE, SYS, as `nvidia-smi topo`),\n"

@@ -113,7 +113,7 @@ const struct schema_map schema_threads =
 static const struct schema_key filter_keys[] = {
     {REQUIRED("plugin", SCHEMA_PLUGIN_NAME, 0, 0, "Name of the filter plugin, such as `fault`.")},
     {KEY("options", SCHEMA_OPTIONS, NULL, 0, 0,
-         "The filter's own options; `penstock plugins NAME` and the end of this page list them.")},
+         "The filter's own options; `penstock plugins NAME` lists them.")},
     {.map = NULL}};
 const struct schema_map schema_filter = MAP(
     filter_keys, "transport.filters[]", "plugin",
@@ -122,7 +122,7 @@ const struct schema_map schema_filter = MAP(
 static const struct schema_key transport_keys[] = {
     {KEY("plugin", SCHEMA_PLUGIN_NAME, "loopback", 0, 0, "Name of the transport plugin.")},
     {KEY("options", SCHEMA_OPTIONS, NULL, 0, 0,
-         "The plugin's own options; `penstock plugins NAME` and the end of this page list them. "
+         "The plugin's own options; `penstock plugins NAME` lists them. "
          "`device` names the device, where there are several. Under `sender` and `receiver` only "
          "the options of that side may stand.")},
     {KEY("filters", SCHEMA_FILTERS, "[]", 0, 0,

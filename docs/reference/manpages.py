@@ -152,7 +152,7 @@ def commands(program):
 
 def sentence(words):
     """With a capital and a full stop; names of operations stay as they are."""
-    return (words if re.match(r"(?:send|write|read)[,:]", words) else words[:1].upper() + words[1:]) + "."
+    return (words if re.match(r"(?:send|write|read)[,:]", words) else words[:1].upper() + words[1:]).rstrip(".") + "."
 
 
 def options(text):
@@ -199,7 +199,8 @@ def pages_of_commands(program):
     page = Page("penstock", 1, "stream data over fast networks into GPU and host memory")
     text = help_of(program)
     page.add("SYNOPSIS", [f"*penstock* _COMMAND_ [options]{'++'}", "*penstock* help _KEY_", ""])
-    page.add("DESCRIPTION", paragraph(text.split("\n\n")[1]))
+    page.add("DESCRIPTION", [*paragraph(text.split("\n\n")[1]),
+                             *paragraph("`penstock help` explains a key of the YAML file or an option of a plugin, as in `penstock help streams.ring`.")])  # fmt: skip
     page.add("COMMANDS", (line for name, words in all_commands
                           for line in [f"*penstock-{escaped(name)}*(1)", *paragraph(sentence(words), "\t")]))  # fmt: skip
     page.add("EXAMPLES", code(re.search(r"\n\nExamples:\n(.*?)\n\n", text, re.S)[1].replace("\n  ", "\n").strip()))
@@ -329,6 +330,27 @@ def split_returns(text):
     return (flat[: found.start()], flat[found.start() :]) if found else (flat, "")
 
 
+def returned(text):
+    """The lines of RETURN VALUE and those of ERRORS: each value with its meaning, then what holds for all."""
+    value = re.compile(r"(?:-E[A-Z0-9]+(?:, -E[A-Z0-9]+)*(?:, …| \([^()]*\))?|0|NULL)(?=[:;] |\.|$)")
+    lead, *parts = re.split(rf"(?:[;.:] |^)(?={value.pattern})", re.sub(r"\s+", " ", text).strip())
+    lists, after = {False: [], True: []}, []
+    for part in parts:
+        name = value.match(part)[0]
+        words, *rest = re.split(r"\. (?=[A-Z][a-z]+ )", part[len(name) :].strip(" .;"), maxsplit=1)
+        if not words.startswith(":"):
+            words, rest = ": Success" if name == "0" else "", [each for each in (words, *rest) if each]
+        words = words[1:].strip()
+        if re.match(r"(?:a|[a-z]{2,})[ ,]", words):
+            words = words[:1].upper() + words[1:]
+        lists[name.startswith("-")] += [f"*{escaped(name)}*", *(paragraph(words + ".", "\t") if words else [""])]
+        after += rest
+    in_error = lead.startswith("In *error")
+    values = lists[False] if in_error or not lead else paragraph(lead.rstrip(".") + ".") + lists[False]
+    values += [line for words in after for line in paragraph(words[:1].upper() + words[1:] + ".")]
+    return values, (["In *\\*error*:", ""] if in_error else []) + lists[True]
+
+
 def types_of(calls, types):
     """The structs and enums that the calls name, and those that these name, in order."""
     seen, todo = [], re.findall(r"\b(?:struct|enum) (\w+)", " ".join(calls))
@@ -375,7 +397,9 @@ def pages_of_calls():
         page.add("SYNOPSIS", code(f"#include <penstock/{include}>\n\n" + "\n\n".join(wrapped(call) for call in calls)))
         does, returns = split_returns(group.comment)
         page.add("DESCRIPTION", prose(does) if does.strip() else prose(group.comment))
-        page.add("RETURN VALUE", prose(returns if does.strip() else ""))
+        values, errors = returned(returns if does.strip() else "")
+        page.add("RETURN VALUE", values)
+        page.add("ERRORS", errors)
         shown = types_of(calls, types)
         page.add("STRUCTS AND CONSTANTS", (line for text in shown for line in code(text)))
         page.add("NOTES", [f"From the header _penstock/{escaped(group.header)}_. *libpenstock*(3) says what holds for all calls: threads, errors, structs that grow.", ""])
@@ -405,7 +429,7 @@ def key_lines(name, key):
     if key.get("x-required"):
         detail += "; required"
     elif key.get("x-default"):
-        detail += f"; default {key['x-default'].strip('`')}"
+        detail += f"; default {key['x-default'].replace('`', '')}"
     if key.get("x-testing"):
         detail += "; for tests"
     return term(name, detail, f"{key['description']} {key.get('x-scope', '')}")

@@ -267,7 +267,7 @@ class ManualPages(Case):
         names = set((ROOT / "tests" / "abi" / "libpenstock-symbols.txt").read_text().split())
         self.assertEqual({name for name in self.pages if re.match(r"pst_.*\.3$", name)}, {f"{name}.3" for name in names})
         said = self.text("pst_receiver_poll.3")
-        for words in ("int pst_receiver_poll(struct pst_receiver *receiver,", "RETURN VALUE Returns how many; 0: none now",
+        for words in ("int pst_receiver_poll(struct pst_receiver *receiver,", "RETURN VALUE Returns how many. 0 None now.", "ERRORS -EINVAL batch->struct_size is not set",
                       "struct pst_view {", "pst_receiver_release(3)"):  # fmt: skip
             self.assertIn(words, said)
 

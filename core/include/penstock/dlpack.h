@@ -72,8 +72,9 @@ PST_EXPORT uint32_t pst_view_rows(const struct pst_view *views, uint32_t n);
  *
  * native     the consumer's order of work (a CUstream). It waits on the device until the
  *            views are ready; after the deleter, they go back behind what is on it by the
- *            next poll. NULL: this call waits for them, and they go back at once.
- * device_id  the ordinal by which the consumer knows the GPU; core does not. Host: 0.
+ *            next poll. With NULL this call waits for them, and they go back at once.
+ * device_id  the ordinal by which the consumer knows the GPU; core does not. For host memory it is
+ * 0.
  *
  * The deleter may be called by any thread, and after the session has been closed; the data
  * is gone with the session. The other calls are the receiver's thread's.

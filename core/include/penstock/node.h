@@ -174,9 +174,9 @@ PST_STATIC_ASSERT(sizeof(struct pst_node_event) == 64, "frozen");
  * posted come first; other events may wait for 31 polls then. Returns how many; 0: none now; -EIO:
  * the device has failed, and all peers have left. */
 PST_EXPORT int pst_node_poll(struct pst_node *node, struct pst_node_event *events, uint32_t max);
-/* Sleep until pst_node_poll() has something to do, until_ns (CLOCK_MONOTONIC; NULL: no bound), or
- * pst_node_wake(). It may return early. With a transport without WAKEUP it sleeps 100 µs. Returns 1
- * if it slept, 0 if there was something to do already. */
+/* Sleep until pst_node_poll() has something to do, until_ns (CLOCK_MONOTONIC, or NULL for no
+ * bound), or pst_node_wake(). It may return early. With a transport without WAKEUP it sleeps 100
+ * µs. Returns 1 if it slept, 0 if there was something to do already. */
 PST_EXPORT int pst_node_wait(struct pst_node *node, const uint64_t *until_ns);
 /* For an application that sleeps in poll(2), epoll or io_uring: after pst_node_arm() has returned
  * 0, the descriptor becomes readable when pst_node_poll() has something to do. -EAGAIN: poll now;

@@ -22,10 +22,10 @@ struct pst_sender;
 struct pst_receiver;
 struct pst_area; /* node.h */
 
-/* Set the seed of the stream's test pattern; the receiver learns it. NULL: the messages are no test
- * pattern, and the receiver cannot verify them. Without this call the seed is 1. Streams with one
- * seed and different names have different patterns. 0; -EALREADY: after pst_session_start();
- * -EINVAL: this fan-out sender shares the slots of another sender. */
+/* Set the seed of the stream's test pattern; the receiver learns it. With NULL the messages are not
+ * a test pattern, and the receiver cannot verify them. Without this call the seed is 1. Streams
+ * with one seed and different names have different patterns. 0; -EALREADY: after
+ * pst_session_start(); -EINVAL: this fan-out sender shares the slots of another sender. */
 PST_EXPORT int pst_sender_pattern(struct pst_sender *sender, const uint64_t *seed);
 /* Write the test pattern of this stream into slots, where they are. The slots' lengths are set
  * before. Blocks until a device has filled its memory. -EOPNOTSUPP: the memory plugin has no

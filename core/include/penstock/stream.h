@@ -89,9 +89,9 @@ PST_EXPORT int pst_session_thread_cpu(const struct pst_session *session, uint32_
 
 /* Sleep where the thread may. A thread calls this when a round over its streams moved nothing.
  * Without `threads.sleep_after` it returns at once. With it, a thread that has been idle for that
- * long sleeps until a message, room, an event, or `until_ns` (CLOCK_MONOTONIC; NULL: no bound); it
- * may wake early. Returns 1 if it slept, 0 if not; -EINVAL: no such thread. pst_session_wake()
- * wakes all threads; any thread or signal handler may call it. */
+ * long sleeps until a message, room, an event, or `until_ns` (CLOCK_MONOTONIC, or NULL for no
+ * bound); it may wake early. Returns 1 if it slept, 0 if not; -EINVAL: no such thread.
+ * pst_session_wake() wakes all threads; any thread or signal handler may call it. */
 PST_EXPORT int pst_session_wait(struct pst_session *session, uint32_t thread,
                                 const uint64_t *until_ns);
 PST_EXPORT void pst_session_wake(struct pst_session *session);
@@ -220,8 +220,9 @@ PST_EXPORT int pst_receiver_poll(struct pst_receiver *receiver, struct pst_batch
 PST_EXPORT int pst_receiver_release(struct pst_receiver *receiver, const struct pst_view *views,
                                     uint32_t n);
 /* Release messages when the fence has passed: later polls look at the fences, in the order of these
- * calls. The library takes the fence over, after an error too. NULL: at once. Never blocks. 0;
- * -EINVAL: more than the application holds; -ENOMEM: the views stay the caller's. */
+ * calls. The library takes the fence over, after an error too. Without a fence (NULL) they are
+ * released at once. Never blocks. 0; -EINVAL: more than the application holds; -ENOMEM: the views
+ * stay the caller's. */
 PST_EXPORT int pst_receiver_release_after(struct pst_receiver *receiver,
                                           const struct pst_view *views, uint32_t n,
                                           struct pst_fence *fence);
@@ -232,7 +233,7 @@ PST_EXPORT int pst_receiver_fence(struct pst_receiver *receiver, void *native,
                                   struct pst_fence **fence);
 /* Free a fence that was not passed to pst_receiver_release_after(). NULL is legal. */
 PST_EXPORT void pst_receiver_fence_free(struct pst_receiver *receiver, struct pst_fence *fence);
-/* Make `native` wait for batch->ready on the device. NULL: the calling thread waits. */
+/* Make `native` wait for batch->ready on the device. With NULL the calling thread waits. */
 PST_EXPORT int pst_receiver_fence_wait(struct pst_receiver *receiver, struct pst_fence *ready,
                                        void *native);
 /* Copy a view's payload to host memory, for sinks of memory that the CPU cannot read. Blocks for
