@@ -19,9 +19,9 @@ static void pump_lower(uint64_t *until_ns, uint64_t time_ns)
 }
 
 /* --duration counts from the moment both ends are connected. */
-static uint64_t pump_deadline_of(const struct flow *flow, uint64_t started_ns)
+static uint64_t pump_deadline_of(const struct app_stream *stream, uint64_t started_ns)
 {
-  const struct arguments *arguments = flow->runner->arguments;
+  const struct arguments *arguments = stream->runner->arguments;
   return arguments->duration_set && started_ns != 0 ? started_ns + arguments->duration_ns : 0;
 }
 
@@ -35,40 +35,40 @@ static bool pump_drained_too_long(const struct runner *runner, uint64_t *until_n
 }
 
 /* Nothing more will come, and nobody will end the stream in good order. */
-static bool pump_source_broken(const struct flow *flow)
+static bool pump_source_broken(const struct app_stream *stream)
 {
-  return atomic_load(&flow->source_broken) ||
-         (flow->leader && atomic_load(&flow->leader->source_broken));
+  return atomic_load(&stream->source_broken) ||
+         (stream->leader && atomic_load(&stream->leader->source_broken));
 }
 
 /* ---- Sender ---------------------------------------------------------------- */
 
-static void pump_sender_over(struct flow *flow)
+static void pump_sender_over(struct app_stream *stream)
 {
-  flow->sender.phase = SIDE_OVER;
-  atomic_store(&flow->sender.over, true);
+  stream->sender.phase = SIDE_OVER;
+  atomic_store(&stream->sender.over, true);
 }
 
 /* The source has failed. There is no half of a message to send: the receiver is
  * told why; one in this process leaves with us. */
-static void pump_sender_broken(struct flow *flow)
+static void pump_sender_broken(struct app_stream *stream)
 {
-  pst_sender_abort(flow->sender.handle, flow->sender.error.code, flow->sender.error.text);
-  atomic_store(&flow->source_broken, true);
-  pump_sender_over(flow);
-  pst_session_wake(flow->runner->session);
+  pst_sender_abort(stream->sender.handle, stream->sender.error.code, stream->sender.error.text);
+  atomic_store(&stream->source_broken, true);
+  pump_sender_over(stream);
+  pst_session_wake(stream->runner->session);
 }
 
-static void pump_sender_end(struct flow *flow, uint32_t why)
+static void pump_sender_end(struct app_stream *stream, uint32_t why)
 {
-  flow->sender.phase = SIDE_ENDING;
-  pst_sender_stop(flow->sender.handle, why); /* a failure shows in the state */
+  stream->sender.phase = SIDE_ENDING;
+  pst_sender_stop(stream->sender.handle, why); /* a failure shows in the state */
 }
 
 /* By a signal: is what was sent a part of what was to be sent? */
-static uint32_t pump_stopped_by_signal(struct flow *flow)
+static uint32_t pump_stopped_by_signal(struct app_stream *stream)
 {
-  struct flow_sender *sender = &flow->sender;
+  struct app_stream_sender *sender = &stream->sender;
   uint64_t until_ns = UINT64_MAX;
 
   if (!sender->bounded)
@@ -79,22 +79,22 @@ static uint32_t pump_stopped_by_signal(struct flow *flow)
 }
 
 /* Why the source must end now, though it may have more; PST_STOP_UNKNOWN: it need not. */
-static uint32_t pump_sender_told(struct flow *flow, uint64_t *until_ns)
+static uint32_t pump_sender_told(struct app_stream *stream, uint64_t *until_ns)
 {
-  struct flow_sender *sender = &flow->sender;
+  struct app_stream_sender *sender = &stream->sender;
 
   if (sender->left == 0)
     return PST_STOP_COUNT;
-  if (atomic_load_explicit(&flow->runner->stop, memory_order_relaxed))
-    return pump_stopped_by_signal(flow);
-  if (!flow->runner->arguments->duration_set)
+  if (atomic_load_explicit(&stream->runner->stop, memory_order_relaxed))
+    return pump_stopped_by_signal(stream);
+  if (!stream->runner->arguments->duration_set)
     return PST_STOP_UNKNOWN;
   if (sender->deadline_ns == 0) {
     if (pst_sender_state(sender->handle) < PST_STATE_CONNECTED)
       return PST_STOP_UNKNOWN;
     struct pst_stats stats = {.struct_size = sizeof(stats)};
     pst_sender_stats(sender->handle, &stats);
-    sender->deadline_ns = pump_deadline_of(flow, stats.started_ns);
+    sender->deadline_ns = pump_deadline_of(stream, stats.started_ns);
     if (sender->deadline_ns == 0)
       return PST_STOP_UNKNOWN;
   }
@@ -102,73 +102,73 @@ static uint32_t pump_sender_told(struct flow *flow, uint64_t *until_ns)
   return app_now_ns() >= sender->deadline_ns ? PST_STOP_DURATION : PST_STOP_UNKNOWN;
 }
 
-static uint32_t pump_sender_idle(struct flow *flow)
+static uint32_t pump_sender_idle(struct app_stream *stream)
 {
-  int moved = pst_sender_poll(flow->sender.handle);
+  int moved = pst_sender_poll(stream->sender.handle);
   if (moved < 0)
-    pump_sender_over(flow);
+    pump_sender_over(stream);
   return moved > 0 ? (uint32_t)moved : 0;
 }
 
 /* Fills free slots from the source and submits them. Returns how many, or 1 at the stream's end; 0:
  * nothing to do before *until_ns. */
-static uint32_t pump_sender_flow(struct flow *flow, uint64_t *until_ns)
+static uint32_t pump_sender_flow(struct app_stream *stream, uint64_t *until_ns)
 {
-  struct flow_sender *sender = &flow->sender;
+  struct app_stream_sender *sender = &stream->sender;
 
-  uint32_t told = pump_sender_told(flow, until_ns);
+  uint32_t told = pump_sender_told(stream, until_ns);
   if (told != PST_STOP_UNKNOWN) {
-    pump_sender_end(flow, told);
+    pump_sender_end(stream, told);
     return 1;
   }
   uint32_t wanted = sender->left < SOURCE_BATCH ? (uint32_t)sender->left : SOURCE_BATCH;
   int ready = sender->source.ops->ready(sender->source.state, wanted, until_ns, &sender->error);
   if (ready == -ENODATA) {
-    pump_sender_end(flow, PST_STOP_SOURCE_END);
+    pump_sender_end(stream, PST_STOP_SOURCE_END);
     return 1;
   }
   if (ready < 0) {
-    pump_sender_broken(flow);
+    pump_sender_broken(stream);
     return 0;
   }
   assert((uint32_t)ready <= wanted); /* fill() has no more slots */
   if (ready == 0) {
-    uint32_t moved = pump_sender_idle(flow);
+    uint32_t moved = pump_sender_idle(stream);
     if (sender->phase == SIDE_FLOWING)
       pst_sender_idle(sender->handle);
     return moved;
   }
   int got = pst_sender_acquire(sender->handle, sender->slots, (uint32_t)ready);
   if (got == 0)
-    return pump_sender_idle(flow);
+    return pump_sender_idle(stream);
   if (got < 0) {
-    pump_sender_over(flow);
+    pump_sender_over(stream);
     return 0;
   }
   if (sender->source.ops->fill(sender->source.state, sender->handle, sender->slots, (uint32_t)got,
                                &sender->error) < 0) {
-    pump_sender_broken(flow);
+    pump_sender_broken(stream);
     return 0;
   }
   if (pst_sender_submit(sender->handle, sender->slots, (uint32_t)got) < 0)
-    pump_sender_over(flow);
+    pump_sender_over(stream);
   if (sender->left != UINT64_MAX)
     sender->left -= (uint64_t)got;
   return (uint32_t)got;
 }
 
-uint32_t app_sender_step(struct flow *flow, uint64_t *until_ns)
+uint32_t app_sender_step(struct app_stream *stream, uint64_t *until_ns)
 {
-  struct flow_sender *sender = &flow->sender;
+  struct app_stream_sender *sender = &stream->sender;
 
   if (sender->phase == SIDE_FLOWING && !sender->shares)
-    return pump_sender_flow(flow, until_ns);
-  uint32_t moved = pump_sender_idle(flow);
+    return pump_sender_flow(stream, until_ns);
+  uint32_t moved = pump_sender_idle(stream);
   enum pst_state state = pst_sender_state(sender->handle);
-  bool stopped = atomic_load(&flow->runner->stop);
-  if (state == PST_STATE_ENDED || state == PST_STATE_FAILED || pump_source_broken(flow) ||
-      (stopped && state == PST_STATE_WAITING) || pump_drained_too_long(flow->runner, until_ns))
-    pump_sender_over(flow);
+  bool stopped = atomic_load(&stream->runner->stop);
+  if (state == PST_STATE_ENDED || state == PST_STATE_FAILED || pump_source_broken(stream) ||
+      (stopped && state == PST_STATE_WAITING) || pump_drained_too_long(stream->runner, until_ns))
+    pump_sender_over(stream);
   return moved;
 }
 
@@ -176,9 +176,9 @@ uint32_t app_sender_step(struct flow *flow, uint64_t *until_ns)
 
 /* What came of a stream that breaks off is kept as a part, unless the sink itself has failed. Why
  * it breaks off is the stream's to say, so what fails here is a line alone. */
-static void pump_keep_part(struct flow *flow)
+static void pump_keep_part(struct app_stream *stream)
 {
-  struct flow_receiver *receiver = &flow->receiver;
+  struct app_stream_receiver *receiver = &stream->receiver;
   const struct sink_ops *ops = receiver->sink.ops;
 
   if (receiver->phase != SIDE_FLOWING || receiver->error.code != 0 || !ops->cut)
@@ -187,62 +187,62 @@ static void pump_keep_part(struct flow *flow)
   if (rc == 0)
     ops->finish(receiver->sink.state, receiver->handle, NULL);
   else if (rc != -ENODATA)
-    app_log(PST_LOG_ERROR, "stream '%s': the part that arrived cannot be kept: %s", flow->name,
+    app_log(PST_LOG_ERROR, "stream '%s': the part that arrived cannot be kept: %s", stream->name,
             strerror(-rc));
 }
 
-static void pump_receiver_over(struct flow *flow)
+static void pump_receiver_over(struct app_stream *stream)
 {
-  struct flow_receiver *receiver = &flow->receiver;
+  struct app_stream_receiver *receiver = &stream->receiver;
 
-  pump_keep_part(flow);
+  pump_keep_part(stream);
   /* What the sink has not taken stays where it is: the session is at its end. */
   pst_receiver_fence_free(receiver->handle, receiver->fence);
   receiver->fence = NULL;
   receiver->kept = 0;
-  flow->receiver.phase = SIDE_OVER;
-  app_sink_close(&flow->receiver.sink);
-  atomic_store(&flow->receiver.over, true);
+  stream->receiver.phase = SIDE_OVER;
+  app_sink_close(&stream->receiver.sink);
+  atomic_store(&stream->receiver.over, true);
 }
 
 /* The sink has failed: tell the sender why. */
-static void pump_receiver_broken(struct flow *flow)
+static void pump_receiver_broken(struct app_stream *stream)
 {
-  struct flow_receiver *receiver = &flow->receiver;
+  struct app_stream_receiver *receiver = &stream->receiver;
   pst_receiver_abort(receiver->handle, receiver->error.code, receiver->error.text);
-  pump_receiver_over(flow);
+  pump_receiver_over(stream);
 }
 
-static int pump_await_ready(struct flow *flow, struct pst_fence *ready)
+static int pump_await_ready(struct app_stream *stream, struct pst_fence *ready)
 {
-  struct flow_receiver *receiver = &flow->receiver;
+  struct app_stream_receiver *receiver = &stream->receiver;
 
   if (!receiver->sink.ops->reads || !ready)
     return 0;
   int rc = pst_receiver_fence_wait(receiver->handle, ready, NULL);
   if (rc < 0)
     app_log_fail(&receiver->error, PST_EXIT_FAILED, rc,
-                 "stream '%s': waiting for messages to be in memory failed: %s", flow->name,
+                 "stream '%s': waiting for messages to be in memory failed: %s", stream->name,
                  strerror(-rc));
   return rc;
 }
 
 /* They are the library's again behind the fence, also where the sink has failed in the midst. */
-static void pump_receiver_took(struct flow *flow, int taken, int released)
+static void pump_receiver_took(struct app_stream *stream, int taken, int released)
 {
-  struct flow_receiver *receiver = &flow->receiver;
+  struct app_stream_receiver *receiver = &stream->receiver;
 
   if (taken == 0 && released < 0)
     taken = app_log_fail(&receiver->error, PST_EXIT_FAILED, released,
-                         "stream '%s': messages cannot be released: %s", flow->name,
+                         "stream '%s': messages cannot be released: %s", stream->name,
                          strerror(-released));
   if (taken < 0)
-    pump_receiver_broken(flow);
+    pump_receiver_broken(stream);
 }
 
-static void pump_receiver_take(struct flow *flow, int rc)
+static void pump_receiver_take(struct app_stream *stream, int rc)
 {
-  struct flow_receiver *receiver = &flow->receiver;
+  struct app_stream_receiver *receiver = &stream->receiver;
   struct pst_fence *fence = NULL;
 
   if (rc == 0)
@@ -252,15 +252,15 @@ static void pump_receiver_take(struct flow *flow, int rc)
     return;
   uint32_t n = receiver->kept;
   receiver->kept = 0;
-  pump_receiver_took(flow, rc,
+  pump_receiver_took(stream, rc,
                      pst_receiver_release_after(receiver->handle, receiver->views, n, fence));
 }
 
 /* The packets of a frame go to the sink at their places, in their order. The fence is
  * behind all of it: a sink's fences pass in order. -EAGAIN: from `packet_at` on later. */
-static int pump_frame_take(struct flow *flow, const struct pst_frame *frame)
+static int pump_frame_take(struct app_stream *stream, const struct pst_frame *frame)
 {
-  struct flow_receiver *receiver = &flow->receiver;
+  struct app_stream_receiver *receiver = &stream->receiver;
 
   while (receiver->packet_at < frame->packets) {
     struct pst_fence *last = NULL;
@@ -284,12 +284,12 @@ static int pump_frame_take(struct flow *flow, const struct pst_frame *frame)
   return 0;
 }
 
-static void pump_frames_take(struct flow *flow, int rc)
+static void pump_frames_take(struct app_stream *stream, int rc)
 {
-  struct flow_receiver *receiver = &flow->receiver;
+  struct app_stream_receiver *receiver = &stream->receiver;
 
   while (rc == 0 && receiver->frame_at < receiver->kept) {
-    rc = pump_frame_take(flow, &receiver->frames[receiver->frame_at]);
+    rc = pump_frame_take(stream, &receiver->frames[receiver->frame_at]);
     receiver->frame_at += rc == 0;
   }
   if (rc == -EAGAIN)
@@ -299,44 +299,44 @@ static void pump_frames_take(struct flow *flow, int rc)
   receiver->kept = receiver->frame_at = 0;
   receiver->fence = NULL;
   pump_receiver_took(
-      flow, rc, pst_receiver_release_frames_after(receiver->handle, receiver->frames, n, fence));
+      stream, rc, pst_receiver_release_frames_after(receiver->handle, receiver->frames, n, fence));
 }
 
 /* Would there have been more, as the sender says, or as was asked for here? */
-static bool pump_is_short(const struct flow *flow)
+static bool pump_is_short(const struct app_stream *stream)
 {
   struct pst_stats stats = {.struct_size = sizeof(stats)};
 
-  pst_receiver_stats(flow->receiver.handle, &stats);
-  return ((stats.stopped | flow->receiver.stopped) & PST_STOP_SHORT) != 0;
+  pst_receiver_stats(stream->receiver.handle, &stats);
+  return ((stats.stopped | stream->receiver.stopped) & PST_STOP_SHORT) != 0;
 }
 
 /* The sink's result, or, of a stream that was cut short, the part that came. As finish(). */
-static int pump_make_stand(struct flow *flow)
+static int pump_make_stand(struct app_stream *stream)
 {
-  struct flow_receiver *receiver = &flow->receiver;
+  struct app_stream_receiver *receiver = &stream->receiver;
   const struct sink_ops *ops = receiver->sink.ops;
-  int rc = ops->cut && pump_is_short(flow) ? ops->cut(receiver->sink.state) : 0;
+  int rc = ops->cut && pump_is_short(stream) ? ops->cut(receiver->sink.state) : 0;
 
   if (rc == -ENODATA)
     return 0;
   if (rc < 0)
     return app_log_fail(&receiver->error, PST_EXIT_FAILED, rc,
-                        "stream '%s': the part that arrived cannot be kept: %s", flow->name,
+                        "stream '%s': the part that arrived cannot be kept: %s", stream->name,
                         strerror(-rc));
   return ops->finish ? ops->finish(receiver->sink.state, receiver->handle, &receiver->error) : 0;
 }
 
 /* All of the stream was here: the sink makes its result stand, then the sender may
  * know. */
-static void pump_receiver_end(struct flow *flow, uint64_t *until_ns)
+static void pump_receiver_end(struct app_stream *stream, uint64_t *until_ns)
 {
-  struct flow_receiver *receiver = &flow->receiver;
+  struct app_stream_receiver *receiver = &stream->receiver;
 
   if (receiver->phase == SIDE_FLOWING) {
-    int rc = pump_make_stand(flow);
+    int rc = pump_make_stand(stream);
     if (rc < 0 && rc != -EAGAIN)
-      pump_receiver_broken(flow);
+      pump_receiver_broken(stream);
     else if (rc == 0)
       rc = pst_receiver_finish(receiver->handle); /* -EBUSY: views are still out */
     if (rc < 0)
@@ -345,20 +345,20 @@ static void pump_receiver_end(struct flow *flow, uint64_t *until_ns)
   }
   enum pst_state state = pst_receiver_state(receiver->handle);
   if (state == PST_STATE_ENDED || state == PST_STATE_FAILED ||
-      pump_drained_too_long(flow->runner, until_ns))
-    pump_receiver_over(flow);
+      pump_drained_too_long(stream->runner, until_ns))
+    pump_receiver_over(stream);
 }
 
 /* A stream without another Penstock ends here, in good order, when it is enough: why, or
  * PST_STOP_UNKNOWN. */
-static uint32_t pump_receiver_enough(struct flow *flow, uint64_t *until_ns)
+static uint32_t pump_receiver_enough(struct app_stream *stream, uint64_t *until_ns)
 {
-  struct flow_receiver *receiver = &flow->receiver;
-  const struct arguments *arguments = flow->runner->arguments;
+  struct app_stream_receiver *receiver = &stream->receiver;
+  const struct arguments *arguments = stream->runner->arguments;
 
   if (receiver->left == 0)
     return PST_STOP_COUNT;
-  if (atomic_load_explicit(&flow->runner->stop, memory_order_relaxed))
+  if (atomic_load_explicit(&stream->runner->stop, memory_order_relaxed))
     return receiver->left != UINT64_MAX || arguments->duration_set
                ? PST_STOP_SIGNAL | PST_STOP_SHORT
                : PST_STOP_SIGNAL;
@@ -374,27 +374,27 @@ static uint32_t pump_receiver_enough(struct flow *flow, uint64_t *until_ns)
 
 /* Leave when told to, by a signal or by the time: see GRACE_NS. In a process that
  * has the sender too, the sender ends the stream. */
-static bool pump_receiver_told(struct flow *flow, uint64_t *until_ns)
+static bool pump_receiver_told(struct app_stream *stream, uint64_t *until_ns)
 {
-  struct flow_receiver *receiver = &flow->receiver;
-  struct runner *runner = flow->runner;
+  struct app_stream_receiver *receiver = &stream->receiver;
+  struct runner *runner = stream->runner;
 
-  if (pump_source_broken(flow))
+  if (pump_source_broken(stream))
     return true;
   if (pump_drained_too_long(runner, until_ns))
     return true;
-  if (flow->foreign && receiver->stopped == PST_STOP_UNKNOWN) {
-    receiver->stopped = pump_receiver_enough(flow, until_ns);
+  if (stream->foreign && receiver->stopped == PST_STOP_UNKNOWN) {
+    receiver->stopped = pump_receiver_enough(stream, until_ns);
     if (receiver->stopped != PST_STOP_UNKNOWN)
       pst_receiver_stop(receiver->handle); /* the next poll says that it is over */
   }
-  if (flow->sender.handle || flow->foreign)
+  if (stream->sender.handle || stream->foreign)
     return false;
   if (receiver->deadline_ns == 0 && runner->arguments->duration_set &&
       pst_receiver_state(receiver->handle) >= PST_STATE_CONNECTED) {
     struct pst_stats stats = {.struct_size = sizeof(stats)};
     pst_receiver_stats(receiver->handle, &stats);
-    receiver->deadline_ns = pump_deadline_of(flow, stats.started_ns);
+    receiver->deadline_ns = pump_deadline_of(stream, stats.started_ns);
     if (receiver->deadline_ns != 0)
       receiver->deadline_ns += GRACE_NS;
   }
@@ -412,8 +412,8 @@ static bool pump_receiver_told(struct flow *flow, uint64_t *until_ns)
 }
 
 /* Frames are whole: the last may bring more than were wanted. */
-static void pump_count_down(struct flow_receiver *receiver, const struct pst_frame_batch *frames,
-                            uint64_t messages)
+static void pump_count_down(struct app_stream_receiver *receiver,
+                            const struct pst_frame_batch *frames, uint64_t messages)
 {
   if (frames)
     messages = 0;
@@ -422,18 +422,18 @@ static void pump_count_down(struct flow_receiver *receiver, const struct pst_fra
   receiver->left -= messages < receiver->left ? messages : receiver->left;
 }
 
-static void pump_flow_take(struct flow *flow, int rc)
+static void pump_take(struct app_stream *stream, int rc)
 {
-  if (pst_receiver_frame_packets(flow->receiver.handle) > 0)
-    pump_frames_take(flow, rc);
+  if (pst_receiver_frame_packets(stream->receiver.handle) > 0)
+    pump_frames_take(stream, rc);
   else
-    pump_receiver_take(flow, rc);
+    pump_receiver_take(stream, rc);
 }
 
 /* Up to `max` messages, or as many frames as fit; how many, or as the library's call. */
-static int pump_receiver_poll(struct flow *flow, uint32_t max, struct pst_fence **ready)
+static int pump_receiver_poll(struct app_stream *stream, uint32_t max, struct pst_fence **ready)
 {
-  struct flow_receiver *receiver = &flow->receiver;
+  struct app_stream_receiver *receiver = &stream->receiver;
   struct pst_batch batch = {
       .struct_size = sizeof(batch), .capacity = max, .views = receiver->views};
   struct pst_frame_batch frames = {.struct_size = sizeof(frames),
@@ -453,18 +453,18 @@ static int pump_receiver_poll(struct flow *flow, uint32_t max, struct pst_fence 
 
 /* The sink has no room yet for what it was given: it is offered again. The poll brings nothing
  * more, and keeps the stream alive. */
-static bool pump_receiver_offer(struct flow *flow, uint32_t *got)
+static bool pump_receiver_offer(struct app_stream *stream, uint32_t *got)
 {
-  struct flow_receiver *receiver = &flow->receiver;
+  struct app_stream_receiver *receiver = &stream->receiver;
   struct pst_fence *ready;
-  int rc = pump_receiver_poll(flow, 0, &ready);
+  int rc = pump_receiver_poll(stream, 0, &ready);
 
   if (rc < 0 && rc != -ENODATA) {
-    pump_receiver_over(flow);
+    pump_receiver_over(stream);
     return false;
   }
   uint32_t kept = receiver->kept, frame = receiver->frame_at, packet = receiver->packet_at;
-  pump_flow_take(flow, 0);
+  pump_take(stream, 0);
   bool moved =
       receiver->kept != kept || receiver->frame_at != frame || receiver->packet_at != packet;
   *got = moved ? 1 : 0;
@@ -472,43 +472,43 @@ static bool pump_receiver_offer(struct flow *flow, uint32_t *got)
 }
 
 /* True while there may be more at once; *got: how many came. */
-static bool pump_receiver_flow(struct flow *flow, uint64_t *until_ns, uint32_t *got)
+static bool pump_receiver_flow(struct app_stream *stream, uint64_t *until_ns, uint32_t *got)
 {
-  struct flow_receiver *receiver = &flow->receiver;
+  struct app_stream_receiver *receiver = &stream->receiver;
   struct pst_fence *ready;
 
   *got = 0;
   if (receiver->kept > 0)
-    return pump_receiver_offer(flow, got);
-  int count = pump_receiver_poll(flow, SINK_BATCH, &ready);
+    return pump_receiver_offer(stream, got);
+  int count = pump_receiver_poll(stream, SINK_BATCH, &ready);
   if (count > 0) {
     *got = receiver->kept = (uint32_t)count;
-    pump_flow_take(flow, pump_await_ready(flow, ready));
+    pump_take(stream, pump_await_ready(stream, ready));
   } else if (count == -ENODATA) {
-    pump_receiver_end(flow, until_ns);
+    pump_receiver_end(stream, until_ns);
   } else if (count < 0) {
-    pump_receiver_over(flow);
+    pump_receiver_over(stream);
   }
   return count > 0 && receiver->kept == 0 && receiver->phase != SIDE_OVER;
 }
 
-uint32_t app_receiver_step(struct flow *flow, uint64_t *until_ns)
+uint32_t app_receiver_step(struct app_stream *stream, uint64_t *until_ns)
 {
-  struct flow_receiver *receiver = &flow->receiver;
+  struct app_stream_receiver *receiver = &stream->receiver;
   uint32_t moved = 0, got;
 
   /* As many as a sender on the same thread gives in a round, so that neither end
    * starves the other; a poll may bring fewer than it was asked for. */
-  while (moved < SINK_BATCH && pump_receiver_flow(flow, until_ns, &got))
+  while (moved < SINK_BATCH && pump_receiver_flow(stream, until_ns, &got))
     moved += got;
-  if (receiver->phase == SIDE_FLOWING && pump_receiver_told(flow, until_ns)) {
-    receiver->cut = !pump_source_broken(flow);
-    receiver->stopped = pump_source_broken(flow)           ? PST_STOP_FAILURE
-                        : atomic_load(&flow->runner->stop) ? PST_STOP_SIGNAL
-                                                           : PST_STOP_DURATION;
+  if (receiver->phase == SIDE_FLOWING && pump_receiver_told(stream, until_ns)) {
+    receiver->cut = !pump_source_broken(stream);
+    receiver->stopped = pump_source_broken(stream)           ? PST_STOP_FAILURE
+                        : atomic_load(&stream->runner->stop) ? PST_STOP_SIGNAL
+                                                             : PST_STOP_DURATION;
     pst_receiver_abort(receiver->handle, -ECANCELED,
                        receiver->cut ? "the receiver was asked to stop" : "the source has failed");
-    pump_receiver_over(flow);
+    pump_receiver_over(stream);
   }
   return moved;
 }

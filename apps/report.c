@@ -18,7 +18,7 @@
 #define RING_IN_CACHE_BYTES (UINT64_C(1) << 20) /* of the level 2 cache that most CPUs have */
 
 struct judged {
-  struct flow *flow;
+  struct app_stream *stream;
   struct pst_stats sender_stats, receiver_stats;
   struct pst_counter_value sent[COUNTERS_MAX], received[COUNTERS_MAX];
   struct account account;
@@ -29,9 +29,9 @@ struct judged {
 };
 
 /* Where an error is, as the configuration names it: "streams.packets.receiver". */
-static const char *report_place_of(const struct flow *flow, const char *at, char place[512])
+static const char *report_place_of(const struct app_stream *stream, const char *at, char place[512])
 {
-  snprintf(place, 512, "streams.%s%s%s", flow->name, at[0] != '\0' ? "." : "", at);
+  snprintf(place, 512, "streams.%s%s%s", stream->name, at[0] != '\0' ? "." : "", at);
   return place;
 }
 
@@ -40,13 +40,13 @@ static const char *report_place_of(const struct flow *flow, const char *at, char
 static void report_set_failed(struct judged *judged, int exit_status, enum finding finding,
                               const char *at, const char *why, bool logged)
 {
-  struct flow *flow = judged->flow;
+  struct app_stream *stream = judged->stream;
   char place[512];
 
-  flow->exit_status = app_finding_worse(flow->exit_status, exit_status);
-  app_finding_add(judged->out.errors, finding, report_place_of(flow, at, place), why);
+  stream->exit_status = app_finding_worse(stream->exit_status, exit_status);
+  app_finding_add(judged->out.errors, finding, report_place_of(stream, at, place), why);
   if (!logged)
-    app_log(PST_LOG_ERROR, "stream '%s': %s", flow->name, why);
+    app_log(PST_LOG_ERROR, "stream '%s': %s", stream->name, why);
 }
 
 /* What is not possible here, this end says by the same code as the end that found it. */
@@ -64,7 +64,7 @@ static bool report_is_peers(int error)
 static void report_judge_side(struct judged *judged, const struct pst_stats *stats,
                               const struct pst_error *error, const char *side)
 {
-  const struct flow *flow = judged->flow;
+  const struct app_stream *stream = judged->stream;
   char why[640];
 
   if (!stats)
@@ -76,8 +76,9 @@ static void report_judge_side(struct judged *judged, const struct pst_stats *sta
   }
   /* What the other side's sink or source did to it, or this end by leaving. */
   if (stats->state == PST_STATE_FAILED &&
-      (flow->sender.error.code != 0 || flow->receiver.error.code != 0 || flow->receiver.cut)) {
-    judged->flow->exit_status = app_finding_worse(flow->exit_status, PST_EXIT_FAILED);
+      (stream->sender.error.code != 0 || stream->receiver.error.code != 0 ||
+       stream->receiver.cut)) {
+    judged->stream->exit_status = app_finding_worse(stream->exit_status, PST_EXIT_FAILED);
     return;
   }
   if (stats->state == PST_STATE_FAILED) {
@@ -98,9 +99,9 @@ static void report_judge_side(struct judged *judged, const struct pst_stats *sta
     snprintf(why, sizeof(why), "%s: stopped by %s before the peer had connected", side,
              app_signals_name());
     report_set_failed(judged, PST_EXIT_FAILED, FINDING_STOPPED, side, why,
-                      flow->runner->said_waiting);
-    flow->runner->said_waiting = true;
-  } else if (stats->state != PST_STATE_ENDED && !flow->receiver.cut) {
+                      stream->runner->said_waiting);
+    stream->runner->said_waiting = true;
+  } else if (stats->state != PST_STATE_ENDED && !stream->receiver.cut) {
     snprintf(
         why, sizeof(why),
         "%s: the peer did not confirm the end in time; messages on their way are not accounted for",
@@ -187,8 +188,8 @@ static void report_judge_foreign(struct judged *judged, bool failed)
 static void report_judge_account(struct judged *judged)
 {
   struct account left = judged->account;
-  struct flow *flow = judged->flow;
-  bool failed = flow->exit_status != PST_EXIT_OK;
+  struct app_stream *stream = judged->stream;
+  bool failed = stream->exit_status != PST_EXIT_OK;
   enum finding found;
   char why[512], place[512];
 
@@ -200,13 +201,14 @@ static void report_judge_account(struct judged *judged)
   case FINDING_NONE:
     break;
   case FINDING_UNKNOWN_COUNTS:
-    if (flow->foreign)
+    if (stream->foreign)
       report_judge_foreign(judged, failed);
     else if (!failed) /* who fails by a peer that has gone cannot know it */
-      app_log_warn(found, report_place_of(flow, "", place), "stream '%s': %s", flow->name, why);
+      app_log_warn(found, report_place_of(stream, "", place), "stream '%s': %s", stream->name, why);
     break;
   case FINDING_NOTHING_ARRIVED: /* no bound of loss allows that; what broke off has said why */
-    report_set_failed(judged, failed ? flow->exit_status : PST_EXIT_FAILED, found, "", why, failed);
+    report_set_failed(judged, failed ? stream->exit_status : PST_EXIT_FAILED, found, "", why,
+                      failed);
     judged->broke_off = true;
     break;
   default: /* who says by `expect` how much of it is right gets 4 for more; a failed stream need not
@@ -220,7 +222,7 @@ static void report_judge_account(struct judged *judged)
 static void report_judge_expects(struct judged *judged)
 {
   judged->out.expect_count = app_expect_judge(&judged->wanted, &judged->account, judged->expects);
-  if (judged->flow->foreign || report_has_run(judged))
+  if (judged->stream->foreign || report_has_run(judged))
     return;
   for (size_t i = 0; i < judged->out.expect_count; i++) {
     judged->expects[i].checked = false;
@@ -253,7 +255,7 @@ static void report_say_expects(struct judged *judged)
 static void report_say_numbers(const struct judged *judged)
 {
   const struct account *account = &judged->account;
-  const char *name = judged->flow->name;
+  const char *name = judged->stream->name;
   char sent[40] = "unknown", delivered[32] = "unknown", checked[96] = "";
   char rate[STATISTICS_RATE_BYTES], path[STATISTICS_PATH_BYTES];
   char percent[STATISTICS_PERCENT_BYTES];
@@ -297,20 +299,20 @@ static void report_say_numbers(const struct judged *judged)
             (double)judged->out.receiver->intervals.max_ns / 1e6);
   if (loss > 0 && balanced)
     app_log(PST_LOG_INFO, "%s: LOSS %s", name, app_statistics_percent(loss, percent));
-  else if (loss < 0 && judged->flow->foreign)
+  else if (loss < 0 && judged->stream->foreign)
     app_log(PST_LOG_INFO, "%s: loss ?", name);
 }
 
 /* enum pst_stop with PST_STOP_SHORT: what failed here or there comes before what was asked for. */
 static uint32_t report_stopped_by(const struct judged *judged)
 {
-  const struct flow *flow = judged->flow;
+  const struct app_stream *stream = judged->stream;
   const struct pst_stats *own = judged->out.sender ? judged->out.sender : judged->out.receiver;
 
-  if (flow->sender.error.code != 0 || flow->receiver.error.code != 0)
+  if (stream->sender.error.code != 0 || stream->receiver.error.code != 0)
     return PST_STOP_FAILURE;
-  if (flow->receiver.cut)
-    return flow->receiver.stopped;
+  if (stream->receiver.cut)
+    return stream->receiver.stopped;
   if (own->state == PST_STATE_FAILED) {
     bool is_there = !judged->out.sender || !judged->out.receiver;
     return is_there && own->started_ns != 0 &&
@@ -320,7 +322,7 @@ static uint32_t report_stopped_by(const struct judged *judged)
   }
   if (own->stopped != PST_STOP_UNKNOWN)
     return (uint32_t)own->stopped;
-  return flow->receiver.stopped; /* a foreign sender that falls silent has not said why */
+  return stream->receiver.stopped; /* a foreign sender that falls silent has not said why */
 }
 
 static const char *report_stop_name(uint32_t stopped)
@@ -335,26 +337,26 @@ static const char *report_stop_name(uint32_t stopped)
 /* What was cut short is a failure; where it has failed already, that is why it is short. */
 static void report_judge_stop(struct judged *judged, uint32_t stopped)
 {
-  struct flow *flow = judged->flow;
+  struct app_stream *stream = judged->stream;
   char why[128];
 
   if ((stopped & PST_STOP_SHORT) == 0 ||
       (judged->out.sender && judged->out.sender->state == PST_STATE_WAITING))
     return;
-  if (!judged->out.sender && !flow->foreign)
+  if (!judged->out.sender && !stream->foreign)
     snprintf(why, sizeof(why), "the sender was stopped before its source had ended");
   else
     snprintf(why, sizeof(why), "stopped by %s before all that was asked for had arrived",
              app_signals_name());
   report_set_failed(judged, PST_EXIT_FAILED, FINDING_STOPPED, "", why,
-                    flow->exit_status != PST_EXIT_OK);
+                    stream->exit_status != PST_EXIT_OK);
 }
 
 static const char *report_why_left(const struct judged *judged)
 {
   if (judged->out.receiver->started_ns == 0)
     return "stopped before the sender had connected";
-  return judged->flow->receiver.stopped == PST_STOP_DURATION
+  return judged->stream->receiver.stopped == PST_STOP_DURATION
              ? "the receiver's --duration was over before the stream had ended; give it to "
                "`penstock send`, too"
              : "the receiver left before the stream had ended";
@@ -362,7 +364,7 @@ static const char *report_why_left(const struct judged *judged)
 
 static void report_judge_cut(struct judged *judged)
 {
-  struct runner *runner = judged->flow->runner;
+  struct runner *runner = judged->stream->runner;
   const bool waited = judged->out.receiver->started_ns == 0;
 
   report_set_failed(judged, PST_EXIT_FAILED, FINDING_STOPPED, "receiver", report_why_left(judged),
@@ -372,20 +374,20 @@ static void report_judge_cut(struct judged *judged)
 
 static void report_say_source(const struct judged *judged, uint32_t stopped)
 {
-  const struct flow *flow = judged->flow;
+  const struct app_stream *stream = judged->stream;
   struct source_extent extent = {0};
   char done[SIZE_TEXT_BYTES], total[SIZE_TEXT_BYTES];
 
-  if ((stopped & PST_STOP_SHORT) == 0 || !judged->out.sender || flow->sender.shares)
+  if ((stopped & PST_STOP_SHORT) == 0 || !judged->out.sender || stream->sender.shares)
     return;
-  if (flow->sender.source.ops->extent)
-    flow->sender.source.ops->extent(flow->sender.source.state, &extent);
+  if (stream->sender.source.ops->extent)
+    stream->sender.source.ops->extent(stream->sender.source.state, &extent);
   if (extent.known)
-    app_log(PST_LOG_INFO, "%s: source: %s of %s (stopped by %s)", flow->name,
+    app_log(PST_LOG_INFO, "%s: source: %s of %s (stopped by %s)", stream->name,
             app_size_about(extent.done_bytes, done), app_size_about(extent.total_bytes, total),
             app_signals_name());
   else
-    app_log(PST_LOG_INFO, "%s: source: %" PRIu64 " message%s (stopped by %s)", flow->name,
+    app_log(PST_LOG_INFO, "%s: source: %" PRIu64 " message%s (stopped by %s)", stream->name,
             judged->out.sender->messages_sent, app_plural(judged->out.sender->messages_sent),
             app_signals_name());
 }
@@ -396,13 +398,13 @@ static bool report_larger_ring_helps(const struct judged *judged)
   return judged->out.sender && judged->out.receiver &&
          app_statistics_cpu_least(judged->out.sender, judged->out.receiver) >=
              STATISTICS_CPU_FULL &&
-         judged->flow->message * judged->flow->ring < RING_IN_CACHE_BYTES;
+         judged->stream->message * judged->stream->ring < RING_IN_CACHE_BYTES;
 }
 
 static void report_say_verdict(struct judged *judged)
 {
   const struct result_stream *out = &judged->out;
-  const char *name = judged->flow->name;
+  const char *name = judged->stream->name;
   int stage = pst_verdict(out->sender, out->receiver, &judged->out.share);
   double percent = out->share * 100;
 
@@ -435,18 +437,18 @@ static void report_stop_clock(struct pst_stats *stats)
 }
 
 /* What its configuration says of it. */
-static struct result_stream report_result_of_flow(const struct flow *flow,
-                                                  const struct account *account)
+static struct result_stream report_result_of(const struct app_stream *stream,
+                                             const struct account *account)
 {
   return (struct result_stream){
-      .name = flow->name,
+      .name = stream->name,
       .account = account,
-      .source = flow->sender.source_type,
-      .sink = flow->receiver.sink_type,
-      .sender_memory = flow->sender.memory,
-      .receiver_memory = flow->receiver.memory,
-      .size_bytes = flow->message,
-      .ring_slots = flow->ring,
+      .source = stream->sender.source_type,
+      .sink = stream->receiver.sink_type,
+      .sender_memory = stream->sender.memory,
+      .receiver_memory = stream->receiver.memory,
+      .size_bytes = stream->message,
+      .ring_slots = stream->ring,
       .limited_by = RESULT_NEVER_RAN,
   };
 }
@@ -456,36 +458,37 @@ void app_report_interrupted(void *context, struct json_object *result)
   const struct runner *runner = context;
   const struct account account = {.path.struct_size = sizeof(account.path)};
 
-  for (uint32_t i = 0; i < runner->flow_count; i++) {
-    struct result_stream stream = report_result_of_flow(&runner->flows[i], &account);
-    stream.stopped = report_stop_name(PST_STOP_SIGNAL);
-    app_json_put_uncounted(app_result_add_stream(result, &stream));
+  for (uint32_t i = 0; i < runner->stream_count; i++) {
+    struct result_stream entry = report_result_of(&runner->streams[i], &account);
+    entry.stopped = report_stop_name(PST_STOP_SIGNAL);
+    app_json_put_uncounted(app_result_add_stream(result, &entry));
   }
 }
 
 /* Reads the statistics of both ends into *judged. With `has_result` its JSON arrays are new and
  * become the result's. */
-static void report_gather(struct flow *flow, bool has_result, struct judged *judged)
+static void report_gather(struct app_stream *stream, bool has_result, struct judged *judged)
 {
   struct result_stream *out = &judged->out;
 
   memset(judged, 0, sizeof(*judged));
-  judged->flow = flow;
+  judged->stream = stream;
   judged->sender_stats.struct_size = judged->receiver_stats.struct_size = sizeof(struct pst_stats);
-  *out = report_result_of_flow(flow, &judged->account);
+  *out = report_result_of(stream, &judged->account);
   out->expects = judged->expects;
   out->errors = has_result ? json_object_new_array() : NULL;
-  if (flow->sender.handle && pst_sender_stats(flow->sender.handle, &judged->sender_stats) == 0) {
+  if (stream->sender.handle &&
+      pst_sender_stats(stream->sender.handle, &judged->sender_stats) == 0) {
     out->sender = &judged->sender_stats;
     out->sender_counters = app_result_counters(
-        judged->sent, pst_sender_counters(flow->sender.handle, judged->sent, COUNTERS_MAX));
+        judged->sent, pst_sender_counters(stream->sender.handle, judged->sent, COUNTERS_MAX));
   }
-  if (flow->receiver.handle &&
-      pst_receiver_stats(flow->receiver.handle, &judged->receiver_stats) == 0) {
+  if (stream->receiver.handle &&
+      pst_receiver_stats(stream->receiver.handle, &judged->receiver_stats) == 0) {
     out->receiver = &judged->receiver_stats;
     out->receiver_counters = app_result_counters(
         judged->received,
-        pst_receiver_counters(flow->receiver.handle, judged->received, COUNTERS_MAX));
+        pst_receiver_counters(stream->receiver.handle, judged->received, COUNTERS_MAX));
   }
   report_stop_clock(&judged->sender_stats);
   report_stop_clock(&judged->receiver_stats);
@@ -494,30 +497,30 @@ static void report_gather(struct flow *flow, bool has_result, struct judged *jud
   app_accounting_gather(out->sender, out->receiver, &judged->account);
   app_accounting_least(&judged->account, out->receiver_counters.values,
                        out->receiver_counters.count);
-  judged->account.foreign = flow->foreign;
+  judged->account.foreign = stream->foreign;
   judged->account.wrong.struct_size = sizeof(judged->account.wrong);
   if (out->receiver && out->receiver->corrupted > 0)
-    pst_receiver_verified(flow->receiver.handle, &judged->account.wrong);
+    pst_receiver_verified(stream->receiver.handle, &judged->account.wrong);
 }
 
-void app_report_flow(struct flow *flow, struct json_object *result)
+void app_report_stream(struct app_stream *stream, struct json_object *result)
 {
   struct judged judged;
 
-  report_gather(flow, result != NULL, &judged);
+  report_gather(stream, result != NULL, &judged);
   if (!judged.out.sender && !judged.out.receiver) {
     json_object_put(judged.out.errors);
     return;
   }
-  app_expect_read(flow->runner->config, flow->name, &judged.wanted);
+  app_expect_read(stream->runner->config, stream->name, &judged.wanted);
   uint32_t stopped = report_stopped_by(&judged);
-  if (flow->receiver.cut)
+  if (stream->receiver.cut)
     report_judge_cut(&judged);
-  report_judge_side(&judged, judged.out.receiver, &flow->receiver.error, "receiver");
-  report_judge_side(&judged, judged.out.sender, &flow->sender.error, "sender");
+  report_judge_side(&judged, judged.out.receiver, &stream->receiver.error, "receiver");
+  report_judge_side(&judged, judged.out.sender, &stream->sender.error, "sender");
   report_judge_stop(&judged, stopped);
   report_judge_expects(&judged);
-  if (flow->foreign ||
+  if (stream->foreign ||
       report_has_run(&judged)) { /* else the reason why it never began is all there is */
     report_judge_account(&judged);
     report_say_expects(&judged);
@@ -527,7 +530,7 @@ void app_report_flow(struct flow *flow, struct json_object *result)
       report_say_verdict(&judged);
   }
   judged.out.stopped = report_stop_name(stopped);
-  judged.out.series = result ? app_watch_series(flow) : NULL;
-  judged.out.ok = flow->exit_status == PST_EXIT_OK;
+  judged.out.series = result ? app_watch_series(stream) : NULL;
+  judged.out.ok = stream->exit_status == PST_EXIT_OK;
   app_result_add_stream(result, &judged.out);
 }

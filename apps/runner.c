@@ -78,26 +78,26 @@ static bool runner_all_announced(struct runner *runner)
 {
   bool all = true;
 
-  for (uint32_t i = 0; i < runner->flow_count; i++) {
-    struct flow *flow = &runner->flows[i];
-    enum pst_state state = flow->receiver.handle ? pst_receiver_state(flow->receiver.handle)
-                                                 : pst_sender_state(flow->sender.handle);
-    if (!flow->announced && state >= PST_STATE_CONNECTED && state <= PST_STATE_ENDED) {
-      app_banner_stream(flow);
-      flow->announced = true;
+  for (uint32_t i = 0; i < runner->stream_count; i++) {
+    struct app_stream *stream = &runner->streams[i];
+    enum pst_state state = stream->receiver.handle ? pst_receiver_state(stream->receiver.handle)
+                                                   : pst_sender_state(stream->sender.handle);
+    if (!stream->announced && state >= PST_STATE_CONNECTED && state <= PST_STATE_ENDED) {
+      app_banner_stream(stream);
+      stream->announced = true;
     }
-    all = all && flow->announced;
+    all = all && stream->announced;
   }
   return all;
 }
 
 static bool runner_any_connected(const struct runner *runner)
 {
-  for (uint32_t i = 0; i < runner->flow_count; i++) {
-    const struct flow *flow = &runner->flows[i];
+  for (uint32_t i = 0; i < runner->stream_count; i++) {
+    const struct app_stream *stream = &runner->streams[i];
     struct pst_stats stats = {.struct_size = sizeof(stats)};
-    int rc = flow->receiver.handle ? pst_receiver_stats(flow->receiver.handle, &stats)
-                                   : pst_sender_stats(flow->sender.handle, &stats);
+    int rc = stream->receiver.handle ? pst_receiver_stats(stream->receiver.handle, &stats)
+                                     : pst_sender_stats(stream->sender.handle, &stats);
     if (rc == 0 && stats.started_ns != 0)
       return true;
   }
@@ -165,9 +165,9 @@ static int runner_report(struct runner *runner, bool ran)
     runner_add_plugins(runner, result);
   if (runner->session)
     app_devices_report(runner, result);
-  for (uint32_t i = 0; ran && i < runner->flow_count; i++) {
-    app_report_flow(&runner->flows[i], result);
-    status = app_finding_worse(status, runner->flows[i].exit_status);
+  for (uint32_t i = 0; ran && i < runner->stream_count; i++) {
+    app_report_stream(&runner->streams[i], result);
+    status = app_finding_worse(status, runner->streams[i].exit_status);
   }
   return runner->arguments->json ? app_result_conclude(result, runner->arguments->json, status)
                                  : status;

@@ -25,10 +25,10 @@ enum side_phase {
 
 /* The sender of a stream. Its thread has it to itself; others read only
  * what is atomic, and the statistics. */
-struct flow_sender {
+struct app_stream_sender {
   struct pst_sender *handle; /* NULL: not in this process */
   const char *memory, *source_type;
-  bool shares; /* sends what flow.leader's sender submits */
+  bool shares; /* sends what stream.leader's sender submits */
   struct source source;
   bool bounded;         /* it has an end: its source's, a count or a duration */
   uint64_t left;        /* messages still to acquire; UINT64_MAX: no bound */
@@ -39,7 +39,7 @@ struct flow_sender {
   struct pst_error error; /* ours, not the stream's */
 };
 
-struct flow_receiver {
+struct app_stream_receiver {
   struct pst_receiver *handle;
   const char *memory, *sink_type;
   struct sink sink;
@@ -60,14 +60,14 @@ struct flow_receiver {
 };
 
 /* A stream. */
-struct flow {
+struct app_stream {
   struct runner *runner;
   const char *name;
   uint64_t message, ring;
-  struct flow_sender sender;
-  struct flow_receiver receiver;
-  struct flow *leader; /* fan-out: whose messages are sent here too; NULL */
-  bool foreign;        /* `control: none` */
+  struct app_stream_sender sender;
+  struct app_stream_receiver receiver;
+  struct app_stream *leader; /* fan-out: whose messages are sent here too; NULL */
+  bool foreign;              /* `control: none` */
   atomic_bool source_broken;
   bool announced; /* its banner was printed */
   int exit_status;
@@ -78,8 +78,8 @@ struct runner {
   const struct arguments *arguments;
   struct pst_config *config;
   struct pst_session *session;
-  struct flow *flows;
-  uint32_t flow_count;
+  struct app_stream *streams;
+  uint32_t stream_count;
   struct thread *threads;
   uint32_t thread_count;
   int event_fd;                 /* signals and threads that have ended write to it */
@@ -127,10 +127,10 @@ bool app_threads_over(const struct runner *runner);
 
 /* Moves messages of a sender once; returns how many. *until_ns is lowered to when the next call is
  * due at the latest. */
-uint32_t app_sender_step(struct flow *flow, uint64_t *until_ns);
+uint32_t app_sender_step(struct app_stream *stream, uint64_t *until_ns);
 /* Moves messages of a receiver once; returns how many. *until_ns is lowered to when the next call
  * is due at the latest. */
-uint32_t app_receiver_step(struct flow *flow, uint64_t *until_ns);
+uint32_t app_receiver_step(struct app_stream *stream, uint64_t *until_ns);
 
 /* ---- banner.c, report.c, devices.c: what is said of it ------------------------------ */
 
@@ -138,10 +138,10 @@ struct json_object;
 
 /* Once, when both ends are connected:
  * "packets: 1462 B messages, 8192 slots, direct by reference over memory, …" */
-void app_banner_stream(const struct flow *flow);
+void app_banner_stream(const struct app_stream *stream);
 /* Judge a stream that is over, say how it went, and add it to the result (may be
- * NULL). Sets flow->exit_status. */
-void app_report_flow(struct flow *flow, struct json_object *result);
+ * NULL). Sets stream->exit_status. */
+void app_report_stream(struct app_stream *stream, struct json_object *result);
 /* The runner's streams, for a result that a second signal ends. Any thread, from app_streams_open()
  * to app_streams_close(). */
 void app_report_interrupted(void *runner, struct json_object *result);

@@ -42,16 +42,16 @@ static bool thread_round(struct thread *thread, uint32_t *moved, uint64_t *until
 {
   bool left = false;
 
-  for (uint32_t i = 0; i < thread->runner->flow_count; i++) {
-    struct flow *flow = &thread->runner->flows[i];
-    if (flow->sender.handle && pst_sender_thread(flow->sender.handle) == thread->index &&
-        flow->sender.phase != SIDE_OVER) {
-      *moved += app_sender_step(flow, until_ns);
+  for (uint32_t i = 0; i < thread->runner->stream_count; i++) {
+    struct app_stream *stream = &thread->runner->streams[i];
+    if (stream->sender.handle && pst_sender_thread(stream->sender.handle) == thread->index &&
+        stream->sender.phase != SIDE_OVER) {
+      *moved += app_sender_step(stream, until_ns);
       left = true;
     }
-    if (flow->receiver.handle && pst_receiver_thread(flow->receiver.handle) == thread->index &&
-        flow->receiver.phase != SIDE_OVER) {
-      *moved += app_receiver_step(flow, until_ns);
+    if (stream->receiver.handle && pst_receiver_thread(stream->receiver.handle) == thread->index &&
+        stream->receiver.phase != SIDE_OVER) {
+      *moved += app_receiver_step(stream, until_ns);
       left = true;
     }
   }
@@ -118,10 +118,10 @@ void app_threads_join(struct runner *runner)
 
 bool app_threads_over(const struct runner *runner)
 {
-  for (uint32_t i = 0; i < runner->flow_count; i++) {
-    const struct flow *flow = &runner->flows[i];
-    if ((flow->sender.handle && !atomic_load(&flow->sender.over)) ||
-        (flow->receiver.handle && !atomic_load(&flow->receiver.over)))
+  for (uint32_t i = 0; i < runner->stream_count; i++) {
+    const struct app_stream *stream = &runner->streams[i];
+    if ((stream->sender.handle && !atomic_load(&stream->sender.over)) ||
+        (stream->receiver.handle && !atomic_load(&stream->receiver.over)))
       return false;
   }
   return true;

@@ -29,7 +29,7 @@ struct watched {
 
 struct watch {
   struct metrics_server *server;
-  struct watched *streams; /* as runner->flows */
+  struct watched *streams; /* as runner->streams */
   uint32_t count;
   bool is_live;
 };
@@ -41,15 +41,15 @@ struct reading {
   struct account account;
 };
 
-static bool watch_read(const struct flow *flow, uint64_t now, struct reading *reading)
+static bool watch_read(const struct app_stream *stream, uint64_t now, struct reading *reading)
 {
   memset(reading, 0, sizeof(*reading));
   reading->sender_stats.struct_size = reading->receiver_stats.struct_size =
       sizeof(struct pst_stats);
-  if (flow->sender.handle && pst_sender_stats(flow->sender.handle, &reading->sender_stats) == 0)
+  if (stream->sender.handle && pst_sender_stats(stream->sender.handle, &reading->sender_stats) == 0)
     reading->sender = &reading->sender_stats;
-  if (flow->receiver.handle &&
-      pst_receiver_stats(flow->receiver.handle, &reading->receiver_stats) == 0)
+  if (stream->receiver.handle &&
+      pst_receiver_stats(stream->receiver.handle, &reading->receiver_stats) == 0)
     reading->receiver = &reading->receiver_stats;
   if (!reading->sender && !reading->receiver)
     return false;
@@ -63,14 +63,14 @@ static bool watch_read(const struct flow *flow, uint64_t now, struct reading *re
 /* ---- Lines ------------------------------------------------------------------ */
 
 /* A counter of the receiver's transport; 0: there is none. */
-static uint64_t watch_counted(const struct flow *flow, const char *name)
+static uint64_t watch_counted(const struct app_stream *stream, const char *name)
 {
   struct pst_counter_value values[COUNTERS_MAX];
 
-  if (!flow->receiver.handle)
+  if (!stream->receiver.handle)
     return 0;
   const struct result_counters counters = app_result_counters(
-      values, pst_receiver_counters(flow->receiver.handle, values, COUNTERS_MAX));
+      values, pst_receiver_counters(stream->receiver.handle, values, COUNTERS_MAX));
   const struct pst_counter_value *counter =
       app_statistics_counter(counters.values, counters.count, name);
   return counter ? counter->value : 0;
@@ -78,9 +78,10 @@ static uint64_t watch_counted(const struct flow *flow, const char *name)
 
 /* A sender knows of loss only what its receiver reports. A receiver to which nothing came can
  * report none. */
-static bool watch_loss_unknown(const struct flow *flow, const struct pst_stats *stats, bool sent)
+static bool watch_loss_unknown(const struct app_stream *stream, const struct pst_stats *stats,
+                               bool sent)
 {
-  if (flow->foreign)
+  if (stream->foreign)
     return sent || stats->sent_basis == PST_SENT_UNKNOWN;
   if ((stats->capabilities & PST_CAP_RELIABLE) != 0)
     return false;
@@ -97,13 +98,13 @@ static void watch_add_rate(struct watched *watched, double rate)
 }
 
 /* The line of a second, for a stream that is under way. */
-static void watch_make_line(const struct flow *flow, const struct reading *reading, uint64_t now,
-                            struct watched *watched)
+static void watch_make_line(const struct app_stream *stream, const struct reading *reading,
+                            uint64_t now, struct watched *watched)
 {
   const bool sent = !reading->receiver;
   const struct pst_stats *stats = sent ? reading->sender : reading->receiver;
   struct statistics_mark *mark = &watched->mark;
-  struct statistics_sample sample = {.stream = flow->name};
+  struct statistics_sample sample = {.stream = stream->name};
 
   watched->has_line = false;
   if (stats->started_ns == 0 || (stats->ended_ns != 0 && stats->ended_ns <= mark->time_ns))
@@ -111,11 +112,11 @@ static void watch_make_line(const struct flow *flow, const struct reading *readi
   if (mark->time_ns < stats->started_ns)
     mark->time_ns = stats->started_ns;
   sample.gpu = stats->memory_kind == PST_MEMORY_CUDA;
-  sample.loss_unknown = watch_loss_unknown(flow, stats, sent);
-  if (flow->foreign)
-    sample.restarts = watch_counted(flow, "restarts");
-  if (flow->runner->arguments->verbose > 0) {
-    sample.jitter_ns = watch_counted(flow, "jitter_ns");
+  sample.loss_unknown = watch_loss_unknown(stream, stats, sent);
+  if (stream->foreign)
+    sample.restarts = watch_counted(stream, "restarts");
+  if (stream->runner->arguments->verbose > 0) {
+    sample.jitter_ns = watch_counted(stream, "jitter_ns");
     sample.p99_ns = stats->intervals.p99_ns;
   }
   app_statistics_since(mark, stats, sent, stats->ended_ns != 0 ? stats->ended_ns : now, &sample);
@@ -138,11 +139,12 @@ static void watch_show_lines(const struct runner *runner)
     if (!watch->is_live && watched->has_line)
       app_log(PST_LOG_INFO, "%s", watched->line);
     if (lines && watched->line[0] != '\0')
-      lines[count++] = (struct live_line){.text = watched->line,
-                                          .insert_at = (uint32_t)strlen(runner->flows[i].name) + 2,
-                                          .rates = watched->rates,
-                                          .rate_count = watched->rate_count,
-                                          .has_loss = watched->has_loss};
+      lines[count++] =
+          (struct live_line){.text = watched->line,
+                             .insert_at = (uint32_t)strlen(runner->streams[i].name) + 2,
+                             .rates = watched->rates,
+                             .rate_count = watched->rate_count,
+                             .has_loss = watched->has_loss};
   }
   if (count > 0)
     app_live_show(lines, count);
@@ -151,26 +153,26 @@ static void watch_show_lines(const struct runner *runner)
 
 /* ---- Metrics ---------------------------------------------------------------- */
 
-static void watch_put_stream(struct metrics_page *page, const struct flow *flow,
+static void watch_put_stream(struct metrics_page *page, const struct app_stream *stream,
                              const struct reading *reading, struct metrics_kept *kept)
 {
   struct pst_counter_value sent[COUNTERS_MAX], received[COUNTERS_MAX];
-  struct result_stream stream = {.name = flow->name,
-                                 .sender = reading->sender,
-                                 .receiver = reading->receiver,
-                                 .account = &reading->account,
-                                 .sender_memory = flow->sender.memory,
-                                 .receiver_memory = flow->receiver.memory,
-                                 .size_bytes = flow->message,
-                                 .ring_slots = flow->ring};
+  struct result_stream entry = {.name = stream->name,
+                                .sender = reading->sender,
+                                .receiver = reading->receiver,
+                                .account = &reading->account,
+                                .sender_memory = stream->sender.memory,
+                                .receiver_memory = stream->receiver.memory,
+                                .size_bytes = stream->message,
+                                .ring_slots = stream->ring};
 
   if (reading->sender)
-    stream.sender_counters =
-        app_result_counters(sent, pst_sender_counters(flow->sender.handle, sent, COUNTERS_MAX));
+    entry.sender_counters =
+        app_result_counters(sent, pst_sender_counters(stream->sender.handle, sent, COUNTERS_MAX));
   if (reading->receiver)
-    stream.receiver_counters = app_result_counters(
-        received, pst_receiver_counters(flow->receiver.handle, received, COUNTERS_MAX));
-  metrics_put_stream(page, &stream, kept);
+    entry.receiver_counters = app_result_counters(
+        received, pst_receiver_counters(stream->receiver.handle, received, COUNTERS_MAX));
+  metrics_put_stream(page, &entry, kept);
 }
 
 static struct metrics_page *watch_begin_page(const struct runner *runner)
@@ -197,18 +199,18 @@ static void watch_look(struct runner *runner, uint64_t now, bool is_last)
   struct reading reading;
 
   for (uint32_t i = 0; i < watch->count; i++) {
-    const struct flow *flow = &runner->flows[i];
+    const struct app_stream *stream = &runner->streams[i];
     struct watched *watched = &watch->streams[i];
-    if (!watch_read(flow, now, &reading))
+    if (!watch_read(stream, now, &reading))
       continue;
     if (is_last)
       app_series_end(watched->series, now, reading.sender, reading.receiver, &reading.account);
     else
       app_series_add(watched->series, now, reading.sender, reading.receiver, &reading.account);
     if (!is_last)
-      watch_make_line(flow, &reading, now, watched);
+      watch_make_line(stream, &reading, now, watched);
     if (page)
-      watch_put_stream(page, flow, &reading, &watched->kept);
+      watch_put_stream(page, stream, &reading, &watched->kept);
   }
   if (page)
     metrics_put_devices(page, runner->session);
@@ -243,10 +245,10 @@ int app_watch_begin(struct runner *runner)
 {
   struct watch *watch = runner->watch;
 
-  watch->streams = calloc(runner->flow_count, sizeof(*watch->streams));
+  watch->streams = calloc(runner->stream_count, sizeof(*watch->streams));
   if (!watch->streams)
     return -ENOMEM;
-  watch->count = runner->flow_count;
+  watch->count = runner->stream_count;
   for (uint32_t i = 0; i < watch->count && runner->arguments->series; i++)
     if (!(watch->streams[i].series = app_series_new()))
       return -ENOMEM;
@@ -255,10 +257,10 @@ int app_watch_begin(struct runner *runner)
   return 0;
 }
 
-struct json_object *app_watch_series(const struct flow *flow)
+struct json_object *app_watch_series(const struct app_stream *stream)
 {
-  const struct watch *watch = flow->runner->watch;
-  const ptrdiff_t at = flow - flow->runner->flows;
+  const struct watch *watch = stream->runner->watch;
+  const ptrdiff_t at = stream - stream->runner->streams;
 
   return watch && watch->streams ? app_series_json(watch->streams[at].series) : NULL;
 }

@@ -15,7 +15,7 @@ void app_watch_second(struct runner *runner, uint64_t now);
 /* The last values, which are those of the result. */
 void app_watch_end(struct runner *runner);
 /* The object `series` of a stream's result; NULL: none is kept. */
-struct json_object *app_watch_series(const struct flow *flow);
+struct json_object *app_watch_series(const struct app_stream *stream);
 /* After the result was written, as --metrics-wait may keep it. Legal after a failed open. */
 void app_watch_close(struct runner *runner);
 

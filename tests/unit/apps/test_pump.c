@@ -31,7 +31,7 @@ static struct {
 
 static struct arguments arguments;
 static struct runner runner;
-static struct flow flow;
+static struct app_stream stream;
 static struct pst_slot slots[SOURCE_BATCH];
 static struct pst_view views[SINK_BATCH];
 
@@ -207,18 +207,18 @@ static int begin(void **state)
   memset(&ends, 0, sizeof(ends));
   memset(&arguments, 0, sizeof(arguments));
   memset(&runner, 0, sizeof(runner));
-  memset(&flow, 0, sizeof(flow));
+  memset(&stream, 0, sizeof(stream));
   world.state = PST_STATE_CONNECTED;
   world.acquires = SOURCE_BATCH;
   runner.arguments = &arguments;
-  flow.runner = &runner;
-  flow.name = "packets";
-  flow.sender.source.ops = &source_ops;
-  flow.sender.slots = slots;
-  flow.sender.left = UINT64_MAX;
-  flow.receiver.sink.ops = &sink_ops;
-  flow.receiver.views = views;
-  flow.receiver.left = UINT64_MAX;
+  stream.runner = &runner;
+  stream.name = "packets";
+  stream.sender.source.ops = &source_ops;
+  stream.sender.slots = slots;
+  stream.sender.left = UINT64_MAX;
+  stream.receiver.sink.ops = &sink_ops;
+  stream.receiver.views = views;
+  stream.receiver.left = UINT64_MAX;
   quiet();
   return 0;
 }
@@ -226,13 +226,13 @@ static int begin(void **state)
 static uint32_t send(void)
 {
   uint64_t until_ns = UINT64_MAX;
-  return app_sender_step(&flow, &until_ns);
+  return app_sender_step(&stream, &until_ns);
 }
 
 static uint32_t receive(void)
 {
   uint64_t until_ns = UINT64_MAX;
-  return app_receiver_step(&flow, &until_ns);
+  return app_receiver_step(&stream, &until_ns);
 }
 
 /* ---- Sender ---------------------------------------------------------------------------------- */
@@ -240,7 +240,7 @@ static uint32_t receive(void)
 static void a_count_ends_the_stream(void **state)
 {
   (void)state;
-  flow.sender.left = SOURCE_BATCH + 3;
+  stream.sender.left = SOURCE_BATCH + 3;
   ends.ready = SOURCE_BATCH;
   assert_int_equal(send(), SOURCE_BATCH);
   assert_int_equal(send(), 3);
@@ -248,12 +248,12 @@ static void a_count_ends_the_stream(void **state)
   assert_int_equal(world.stopped, PST_STOP_UNKNOWN);
   send();
   assert_int_equal(world.stopped, PST_STOP_COUNT);
-  assert_int_equal(flow.sender.phase, SIDE_ENDING);
+  assert_int_equal(stream.sender.phase, SIDE_ENDING);
   send();
-  assert_false(flow.sender.over); /* the rest drains */
+  assert_false(stream.sender.over); /* the rest drains */
   world.state = PST_STATE_ENDED;
   send();
-  assert_true(flow.sender.over);
+  assert_true(stream.sender.over);
 }
 
 static void a_source_that_ends_ends_the_stream(void **state)
@@ -262,7 +262,7 @@ static void a_source_that_ends_ends_the_stream(void **state)
   ends.ready = -ENODATA;
   send();
   assert_int_equal(world.stopped, PST_STOP_SOURCE_END);
-  assert_int_equal(flow.sender.phase, SIDE_ENDING);
+  assert_int_equal(stream.sender.phase, SIDE_ENDING);
 }
 
 static void a_source_that_fails_aborts_the_stream(void **state)
@@ -274,7 +274,7 @@ static void a_source_that_fails_aborts_the_stream(void **state)
   assert_int_equal(world.aborts, 1);
   assert_int_equal(world.code, -EIO);
   assert_int_equal(world.submitted, 0);
-  assert_true(flow.sender.over && flow.source_broken && world.is_awake);
+  assert_true(stream.sender.over && stream.source_broken && world.is_awake);
 }
 
 static void without_a_slot_or_a_message_the_stream_is_polled(void **state)
@@ -285,7 +285,7 @@ static void without_a_slot_or_a_message_the_stream_is_polled(void **state)
   world.acquires = 0;
   assert_int_equal(send(), 0);
   assert_int_equal(world.polls, 2);
-  assert_int_equal(flow.sender.phase, SIDE_FLOWING);
+  assert_int_equal(stream.sender.phase, SIDE_FLOWING);
 }
 
 static void a_signal_says_whether_there_was_more(void **state)
@@ -301,7 +301,7 @@ static void a_signal_says_whether_there_was_more(void **state)
   for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
     begin(NULL);
     runner.stop = true;
-    flow.sender.bounded = all[i].bounded;
+    stream.sender.bounded = all[i].bounded;
     ends.ready = all[i].ready;
     send();
     assert_int_equal(world.stopped, all[i].why);
@@ -314,13 +314,13 @@ static void a_duration_counts_from_the_connection(void **state)
   uint64_t until_ns = UINT64_MAX;
   arguments.duration_set = true;
   arguments.duration_ns = 3600 * NS_PER_S;
-  app_sender_step(&flow, &until_ns);
+  app_sender_step(&stream, &until_ns);
   assert_int_equal(until_ns, UINT64_MAX); /* not connected yet */
   world.started_ns = app_now_ns();
-  app_sender_step(&flow, &until_ns);
+  app_sender_step(&stream, &until_ns);
   assert_int_equal(until_ns, world.started_ns + arguments.duration_ns);
   assert_int_equal(world.stopped, PST_STOP_UNKNOWN);
-  flow.sender.deadline_ns = 1; /* long ago */
+  stream.sender.deadline_ns = 1; /* long ago */
   send();
   assert_int_equal(world.stopped, PST_STOP_DURATION);
 }
@@ -328,13 +328,13 @@ static void a_duration_counts_from_the_connection(void **state)
 static void what_does_not_drain_in_time_is_given_up(void **state)
 {
   (void)state;
-  flow.sender.phase = SIDE_ENDING;
+  stream.sender.phase = SIDE_ENDING;
   runner.drain_by_ns = app_now_ns() + 3600 * NS_PER_S;
   send();
-  assert_false(flow.sender.over);
+  assert_false(stream.sender.over);
   runner.drain_by_ns = 1;
   send();
-  assert_true(flow.sender.over);
+  assert_true(stream.sender.over);
 }
 
 /* ---- Receiver -------------------------------------------------------------------------------- */
@@ -356,7 +356,7 @@ static void what_the_sink_has_no_room_for_is_offered_again(void **state)
   world.arrives = 5;
   ends.taken = -EAGAIN;
   receive();
-  assert_int_equal(flow.receiver.kept, 5);
+  assert_int_equal(stream.receiver.kept, 5);
   world.arrives = 7;
   receive();
   assert_int_equal(world.most, 0); /* nothing more meanwhile */
@@ -365,7 +365,7 @@ static void what_the_sink_has_no_room_for_is_offered_again(void **state)
   ends.taken = 0;
   receive();
   assert_int_equal(world.released, 5 + 7);
-  assert_int_equal(flow.receiver.kept, 0);
+  assert_int_equal(stream.receiver.kept, 0);
 }
 
 static void a_sink_that_fails_aborts_the_stream(void **state)
@@ -376,7 +376,7 @@ static void a_sink_that_fails_aborts_the_stream(void **state)
   receive();
   assert_int_equal(world.code, -ENOSPC);
   assert_int_equal(world.released, 5);
-  assert_true(flow.receiver.over);
+  assert_true(stream.receiver.over);
 }
 
 static void the_end_waits_for_sink_and_views(void **state)
@@ -385,17 +385,17 @@ static void the_end_waits_for_sink_and_views(void **state)
   world.arrives = -ENODATA;
   ends.made_stand = -EAGAIN;
   receive();
-  assert_int_equal(flow.receiver.phase, SIDE_FLOWING);
+  assert_int_equal(stream.receiver.phase, SIDE_FLOWING);
   ends.made_stand = 0;
   world.finishes = -EBUSY;
   receive();
-  assert_int_equal(flow.receiver.phase, SIDE_FLOWING);
+  assert_int_equal(stream.receiver.phase, SIDE_FLOWING);
   world.finishes = 0;
   receive();
-  assert_int_equal(flow.receiver.phase, SIDE_ENDING);
+  assert_int_equal(stream.receiver.phase, SIDE_ENDING);
   world.state = PST_STATE_ENDED;
   receive();
-  assert_true(flow.receiver.over);
+  assert_true(stream.receiver.over);
   assert_int_equal(world.aborts, 0);
 }
 
@@ -404,37 +404,37 @@ static void a_receiver_that_must_leave_waits_for_the_senders_end(void **state)
   (void)state;
   uint64_t until_ns = UINT64_MAX, before_ns = app_now_ns();
   runner.stop = true;
-  app_receiver_step(&flow, &until_ns);
-  assert_false(flow.receiver.over);
+  app_receiver_step(&stream, &until_ns);
+  assert_false(stream.receiver.over);
   assert_in_range(until_ns, before_ns + 1, app_now_ns() + NS_PER_S);
-  flow.receiver.deadline_ns = 1;
+  stream.receiver.deadline_ns = 1;
   receive();
-  assert_true(flow.receiver.over && flow.receiver.cut);
-  assert_int_equal(flow.receiver.stopped, PST_STOP_SIGNAL);
+  assert_true(stream.receiver.over && stream.receiver.cut);
+  assert_int_equal(stream.receiver.stopped, PST_STOP_SIGNAL);
   assert_int_equal(world.code, -ECANCELED);
 }
 
 static void a_receiver_whose_source_is_here_leaves_with_it(void **state)
 {
   (void)state;
-  flow.source_broken = true;
+  stream.source_broken = true;
   receive();
-  assert_true(flow.receiver.over);
-  assert_false(flow.receiver.cut);
-  assert_int_equal(flow.receiver.stopped, PST_STOP_FAILURE);
+  assert_true(stream.receiver.over);
+  assert_false(stream.receiver.cut);
+  assert_int_equal(stream.receiver.stopped, PST_STOP_FAILURE);
 }
 
 static void a_foreign_stream_ends_at_its_count(void **state)
 {
   (void)state;
-  flow.foreign = true;
-  flow.receiver.left = 4;
+  stream.foreign = true;
+  stream.receiver.left = 4;
   world.arrives = 9;
   assert_int_equal(receive(), 4);
   assert_int_equal(world.most, 0);
-  assert_int_equal(flow.receiver.stopped, PST_STOP_COUNT);
+  assert_int_equal(stream.receiver.stopped, PST_STOP_COUNT);
   assert_int_equal(world.stopped, PST_STOP_COUNT);
-  assert_false(flow.receiver.over); /* the next poll says so */
+  assert_false(stream.receiver.over); /* the next poll says so */
 }
 
 int main(void)

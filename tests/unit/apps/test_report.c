@@ -88,17 +88,17 @@ static struct json_object *report(bool has_sender, bool has_receiver, struct jso
   static const struct command command = {.name = "run", .roles = PST_SESSION_SENDER};
   static const struct arguments arguments = {.operand = "test.yaml"};
   struct runner runner = {.config = config};
-  struct flow flow = {.runner = &runner, .name = "packets"};
+  struct app_stream own = {.runner = &runner, .name = "packets"};
 
   if (has_sender)
-    flow.sender.handle = (struct pst_sender *)&flow;
+    own.sender.handle = (struct pst_sender *)&own;
   if (has_receiver)
-    flow.receiver.handle = (struct pst_receiver *)&flow;
-  flow.receiver.cut = left != PST_STOP_UNKNOWN;
-  flow.receiver.stopped = left;
+    own.receiver.handle = (struct pst_receiver *)&own;
+  own.receiver.cut = left != PST_STOP_UNKNOWN;
+  own.receiver.stopped = left;
   *result = app_result_new(&command, &arguments, config);
-  app_report_flow(&flow, *result);
-  exit_status = flow.exit_status;
+  app_report_stream(&own, *result);
+  exit_status = own.exit_status;
   return json_object_array_get_idx(at(*result, "streams"), 0);
 }
 
