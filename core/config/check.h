@@ -69,7 +69,7 @@ void check_transport_ends(struct check *check, struct config_transport *const en
                           const struct place *place, struct pst_facts facts[2]);
 /* The check() of a plugin's description, asked about option values: `report` is called for each
  * finding, with the option's name and the text. */
-struct ask {
+struct facts_query {
   uint32_t side;  /* PST_SCOPE_SENDER or PST_SCOPE_RECEIVER */
   uint32_t flags; /* enum pst_check_flag */
   void (*report)(void *context, const char *option, const char *text);
@@ -77,7 +77,8 @@ struct ask {
 };
 /* Adds what the plugin knows to *facts: the least of each limit, and all that is lacked. Nothing
  * where there is no description, or that has no check(). */
-void ask_plugin(const struct ask *ask, const struct config_plugin *plugin, struct pst_facts *facts);
+void plugin_facts(const struct facts_query *query, const struct config_plugin *plugin,
+                  struct pst_facts *facts);
 /* One plugin at one end: what must be set, what does not go together, what it refuses. place:
  * of what encloses, for findings about what is not written. */
 void check_whole(struct check *check, const struct config_plugin *plugin, uint32_t side,

@@ -78,10 +78,10 @@ static void ends_report(void *context, const char *option, const char *text)
 }
 
 /* Adds to *facts what the plugin knows. */
-static void ends_ask(struct ends *ends, uint32_t side, const struct config_plugin *plugin,
-                     struct pst_facts *facts)
+static void ends_query(struct ends *ends, uint32_t side, const struct config_plugin *plugin,
+                       struct pst_facts *facts)
 {
-  const struct ask ask = {
+  const struct facts_query query = {
       .side = side,
       .flags = PST_CHECK_OPENS |
                (ends->config->config.control.none ? (uint32_t)PST_CHECK_FOREIGN : 0u) |
@@ -90,7 +90,7 @@ static void ends_ask(struct ends *ends, uint32_t side, const struct config_plugi
       .context = ends};
 
   ends->plugin = plugin;
-  ask_plugin(&ask, plugin, facts);
+  plugin_facts(&query, plugin, facts);
 }
 
 /* The ring is shared with the other process, and what is staged lands in host memory, too. */
@@ -225,10 +225,10 @@ static void ends_stream(struct ends *ends, const struct config_stream *stream)
     if (!(ends->params->roles & roles[e]))
       continue;
     struct pst_facts transport = {.struct_size = sizeof(transport)}, memory = transport;
-    ends_ask(ends, sides[e], &transports[e]->plugin, &transport);
+    ends_query(ends, sides[e], &transports[e]->plugin, &transport);
     for (uint32_t i = 0; i < transports[e]->filter_count; i++)
-      ends_ask(ends, sides[e], &transports[e]->filters[i], &transport);
-    ends_ask(ends, sides[e], memories[e], &memory);
+      ends_query(ends, sides[e], &transports[e]->filters[i], &transport);
+    ends_query(ends, sides[e], memories[e], &memory);
     if (e == 1)
       ends_ring(ends, &stream->receiver, &transport, &memory);
     ends_share(ends, e == 0 ? "sender" : "receiver",

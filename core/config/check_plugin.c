@@ -326,10 +326,11 @@ void check_whole(struct check *check, const struct config_plugin *plugin, uint32
 {
   uint32_t bits = PST_SCOPE_DEVICE | PST_SCOPE_STREAM | side;
   struct reported reported = {check, plugin, place};
-  const struct ask ask = {.side = side,
-                          .flags = check->owner->config.control.none ? PST_CHECK_FOREIGN : 0,
-                          .report = check_report_option,
-                          .context = &reported};
+  const struct facts_query query = {.side = side,
+                                    .flags =
+                                        check->owner->config.control.none ? PST_CHECK_FOREIGN : 0,
+                                    .report = check_report_option,
+                                    .context = &reported};
   if (!plugin->description)
     return;
   for (uint32_t i = 0; i < plugin->description->option_count; i++) {
@@ -341,7 +342,7 @@ void check_whole(struct check *check, const struct config_plugin *plugin, uint32
                    check_kind_word(plugin->kind), plugin->name, rule->help ? rule->help : "set it");
   }
   check_rules(check, plugin, bits);
-  ask_plugin(&ask, plugin, facts);
+  plugin_facts(&query, plugin, facts);
 }
 
 void check_transport_ends(struct check *check, struct config_transport *const ends[2],
