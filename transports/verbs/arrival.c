@@ -134,7 +134,7 @@ vb_arrival_tell_stretch(struct pst_endpoint *endpoint, struct vb_own_slots *own,
 {
   struct vb_rx *rx = endpoint->rx;
   const struct telling telling = vb_arrival_telling_of(endpoint);
-  const struct vb_stretch slots = *vb_line_first(&own->line);
+  const struct vb_slot_run slots = *vb_slot_fifo_first(&own->line);
   const uint32_t initial = (uint32_t)rx->initial;
   const uint64_t length_max = rx->ring->params.payload_max;
   struct place place = vb_arrival_place_of(&telling, slots.first);
@@ -172,7 +172,7 @@ vb_arrival_tell_stretch(struct pst_endpoint *endpoint, struct vb_own_slots *own,
   }
   const uint32_t told = (uint32_t)(at - out->at);
   vb_bits_set(own->held, slots.first, told);
-  vb_line_take(&own->line, told);
+  vb_slot_fifo_take(&own->line, told);
   rx->highest = highest;
   rx->bytes += bytes;
   rx->arrived += told;
@@ -188,7 +188,7 @@ vb_arrival_tell_alike(struct pst_endpoint *endpoint, struct ibv_wc *wc, uint32_t
 {
   const struct vb_rx *rx = endpoint->rx;
   struct vb_own_slots *own = rx->own;
-  const struct vb_line *line = &own->line;
+  const struct vb_slot_fifo *line = &own->line;
   const struct ibv_wc like = {.wr_id = wc->wr_id,
                               .status = IBV_WC_SUCCESS,
                               .opcode = rx->sends ? IBV_WC_RECV : IBV_WC_RECV_RDMA_WITH_IMM,

@@ -88,7 +88,7 @@ static uint32_t vb_credit_fill(struct vb_rx *rx, struct vb_run *runs)
     return 1;
   }
   for (; rx->back.count && n < rx->own->runs_max; n++) {
-    const struct vb_stretch some = vb_line_move(&rx->back, &rx->own->line);
+    const struct vb_slot_run some = vb_slot_fifo_move(&rx->back, &rx->own->line);
     runs[n] = (struct vb_run){htobe32(some.first), htobe32(some.count)};
   }
   rx->own->grants += before - rx->back.count;
@@ -138,7 +138,7 @@ void vb_credit_send(struct pst_endpoint *endpoint)
 bool vb_credit_take(struct pst_endpoint *endpoint, const uint8_t *bytes, uint32_t length)
 {
   struct vb_tx *tx = endpoint->tx;
-  struct vb_line *credits = &tx->credits;
+  struct vb_slot_fifo *credits = &tx->credits;
   struct vb_run run;
 
   if (length == 0 || length % sizeof(run) != 0 || length > VB_CONTROL_BYTES)
@@ -148,7 +148,7 @@ bool vb_credit_take(struct pst_endpoint *endpoint, const uint8_t *bytes, uint32_
     const uint32_t first = be32toh(run.first), count = be32toh(run.count);
     if (first >= tx->slots || count > tx->slots - first || count > credits->max - credits->count)
       return false;
-    vb_line_put(credits, first, count);
+    vb_slot_fifo_put(credits, first, count);
   }
   tx->credit_messages++;
   return true;

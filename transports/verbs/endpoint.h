@@ -29,8 +29,8 @@ struct vb_receive_queue {
 };
 
 struct vb_tx {
-  uint64_t initial;       /* what sequence 0 travels as */
-  struct vb_line credits; /* slots that may be filled */
+  uint64_t initial;            /* what sequence 0 travels as */
+  struct vb_slot_fifo credits; /* slots that may be filled */
   uint64_t address, stride;
   uint64_t message_max; /* of this end, and of the peer's slots */
   uint32_t rkey;
@@ -45,11 +45,11 @@ struct vb_tx {
 
 /* Slots that no other endpoint has. */
 struct vb_own_slots {
-  struct vb_line line; /* those that are granted */
-  uint64_t *held;      /* bits: slots of the ring that the host has */
-  uint64_t grants;     /* slots ever granted by messages */
-  uint64_t *first_of;  /* by credit message, VB_CONTROL_RECEIVES: its first slot in `grants` */
-  uint32_t turn;       /* of several queue pairs: rc_turn() */
+  struct vb_slot_fifo line; /* those that are granted */
+  uint64_t *held;           /* bits: slots of the ring that the host has */
+  uint64_t grants;          /* slots ever granted by messages */
+  uint64_t *first_of;       /* by credit message, VB_CONTROL_RECEIVES: its first slot in `grants` */
+  uint32_t turn;            /* of several queue pairs: rc_turn() */
   uint32_t control_receives; /* that the peer has */
   uint32_t runs_max;         /* that one of them has room for */
 };
@@ -59,16 +59,16 @@ struct vb_rx {
   bool has_runs; /* one WRITE may fill several slots */
   bool sends;
   uint32_t share;
-  uint32_t ungranted;     /* of SENDs: slots that are posted and not yet granted */
-  uint32_t granted;       /* of shared slots: how many may come */
-  uint32_t out;           /* of shared slots: which the host has */
-  uint32_t credits_taken; /* of `credits_sent`, modulo: known to have arrived */
-  struct vb_line back;    /* slots that were released, and are not yet granted again */
-  uint64_t before;        /* slots granted by the address; of DC messages that had come when its
-                             target failed */
-  uint64_t arrived;       /* messages */
-  uint64_t credits_sent;  /* messages */
-  uint64_t highest;       /* sequence */
+  uint32_t ungranted;       /* of SENDs: slots that are posted and not yet granted */
+  uint32_t granted;         /* of shared slots: how many may come */
+  uint32_t out;             /* of shared slots: which the host has */
+  uint32_t credits_taken;   /* of `credits_sent`, modulo: known to have arrived */
+  struct vb_slot_fifo back; /* slots that were released, and are not yet granted again */
+  uint64_t before;          /* slots granted by the address; of DC messages that had come when its
+                               target failed */
+  uint64_t arrived;         /* messages */
+  uint64_t credits_sent;    /* messages */
+  uint64_t highest;         /* sequence */
   uint64_t initial;
   uint64_t bytes;
   struct vb_own_slots *own; /* NULL: DC, whose slots are any endpoint's */

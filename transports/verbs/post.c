@@ -41,7 +41,7 @@ static void vb_post_build_send(struct pst_endpoint *endpoint, struct ibv_send_wr
 
   wr->opcode = tx->opcode;
   wr->imm_data = htobe32((uint32_t)(request->u.send.sequence + tx->initial));
-  wr->wr.rdma.remote_addr = tx->address + vb_line_get(&tx->credits) * tx->stride;
+  wr->wr.rdma.remote_addr = tx->address + vb_slot_fifo_get(&tx->credits) * tx->stride;
   wr->wr.rdma.rkey = tx->rkey;
   if (vb_request_add_local(wr, request) && wr->num_sge &&
       request->arg.length <= endpoint->sq.max_inline)

@@ -41,7 +41,7 @@ int vb_receives_restore(struct pst_endpoint *endpoint, struct vb_receive_queue *
 }
 
 /* 0 or an errno. */
-static int vb_receives_post_stretch(struct pst_endpoint *endpoint, struct vb_stretch slots)
+static int vb_receives_post_stretch(struct pst_endpoint *endpoint, struct vb_slot_run slots)
 {
   const struct pst_ring *ring = endpoint->rx->ring;
   uint64_t address = ring->base + slots.first * ring->params.stride;
@@ -58,7 +58,7 @@ static int vb_receives_post_stretch(struct pst_endpoint *endpoint, struct vb_str
 
 int vb_slots_post(struct pst_endpoint *endpoint)
 {
-  const struct vb_line *line = &endpoint->rx->own->line;
+  const struct vb_slot_fifo *line = &endpoint->rx->own->line;
   int rc = 0;
 
   for (uint32_t at = line->tail; line->count && at != line->head && rc == 0; at++)
@@ -72,7 +72,7 @@ int vb_slots_post_back(struct pst_endpoint *endpoint)
   int rc = 0;
 
   while (rx->back.count && rc == 0) {
-    const struct vb_stretch some = vb_line_move(&rx->back, &rx->own->line);
+    const struct vb_slot_run some = vb_slot_fifo_move(&rx->back, &rx->own->line);
     rx->ungranted += some.count;
     rc = vb_receives_post_stretch(endpoint, some);
   }
@@ -81,11 +81,11 @@ int vb_slots_post_back(struct pst_endpoint *endpoint)
 
 int vb_slot_again(struct pst_endpoint *endpoint)
 {
-  struct vb_line *line = &endpoint->rx->own->line;
-  const uint32_t slot = vb_line_get(line);
+  struct vb_slot_fifo *line = &endpoint->rx->own->line;
+  const uint32_t slot = vb_slot_fifo_get(line);
 
-  vb_line_put(line, slot, 1);
-  return -vb_receives_post_stretch(endpoint, (struct vb_stretch){slot, 1});
+  vb_slot_fifo_put(line, slot, 1);
+  return -vb_receives_post_stretch(endpoint, (struct vb_slot_run){slot, 1});
 }
 
 /* Posts a receive by the first queue pair; `sge` is NULL for none. 0 or -errno. */

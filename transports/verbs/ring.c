@@ -190,8 +190,8 @@ static void vb_ring_close_lines(struct vb_rx *rx)
 static int vb_ring_open_lines(struct vb_rx *rx, uint32_t slots, uint32_t share)
 {
   rx->own->held = vb_bits_open(slots);
-  if (rx->own->held && vb_line_open(&rx->own->line, share) == 0 &&
-      vb_line_open(&rx->back, share) == 0)
+  if (rx->own->held && vb_slot_fifo_open(&rx->own->line, share) == 0 &&
+      vb_slot_fifo_open(&rx->back, share) == 0)
     return 0;
   vb_ring_close_lines(rx);
   return -ENOMEM;
@@ -218,7 +218,7 @@ int vb_ring_share(struct pst_ring *ring, struct pst_endpoint *endpoint)
   qsort(mine, share, sizeof(*mine), vb_ring_ascending);
   for (uint32_t i = 0; i < share; i++) {
     ring->owners[mine[i]] = endpoint->place;
-    vb_line_put(&rx->back, mine[i], 1);
+    vb_slot_fifo_put(&rx->back, mine[i], 1);
   }
   return 0;
 }
@@ -270,7 +270,7 @@ static void vb_ring_give_back(struct pst_ring *ring, struct pst_endpoint *owner,
                               uint32_t count)
 {
   if (owner) {
-    vb_line_put(&owner->rx->back, first, count);
+    vb_slot_fifo_put(&owner->rx->back, first, count);
     if (vb_credit_is_due(owner))
       vb_pend(owner);
     return;

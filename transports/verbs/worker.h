@@ -3,7 +3,7 @@
 #ifndef VERBS_WORKER_H
 #define VERBS_WORKER_H
 
-#include "line.h"
+#include "slot_fifo.h"
 #include "transport.h"
 
 struct vb_srq;

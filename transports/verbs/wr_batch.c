@@ -224,19 +224,19 @@ vb_batch_sends(struct pst_endpoint *endpoint, uint64_t *index, uint32_t before,
                const struct pst_request *requests, uint32_t n, const bool has_runs)
 {
   const struct vb_tx *tx = endpoint->tx;
-  struct vb_line *credits = &endpoint->tx->credits;
+  struct vb_slot_fifo *credits = &endpoint->tx->credits;
   struct row row = vb_batch_row_of(endpoint);
   uint32_t taken = 0, wanted, some;
 
   n = n < credits->count ? n : credits->count;
   do {
-    const struct vb_stretch *credit = vb_line_first(credits);
+    const struct vb_slot_run *credit = vb_slot_fifo_first(credits);
     wanted = vb_smaller(n - taken, credit->count);
     some = vb_batch_fill_slots(endpoint, &row, index, before + taken, requests + taken, wanted,
                                tx->address + credit->first * tx->stride, has_runs);
     taken += some;
     if (some)
-      vb_line_take(credits, some);
+      vb_slot_fifo_take(credits, some);
   } while (taken != n && some == wanted);
   return taken;
 }

@@ -153,7 +153,7 @@ static void dc_connect_take_peer(struct dc_endpoint *dc, const struct dc_blob *p
   tx->message_max =
       peer->payload_max < dc->endpoint.message_max ? peer->payload_max : dc->endpoint.message_max;
   dc->seen = peer->credits;
-  vb_line_put(&tx->credits, 0, peer->credits);
+  vb_slot_fifo_put(&tx->credits, 0, peer->credits);
 }
 
 /* Which request says the first credit that did not come to the target that is lost; VB_NEVER: all

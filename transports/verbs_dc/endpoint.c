@@ -89,7 +89,7 @@ static int dc_endpoint_open_sender(struct pst_endpoint *endpoint)
   tx->run_max = 1;
   tx->run_length_min = UINT64_MAX;
   tx->initial = endpoint->device->initial;
-  tx->credits = (struct vb_line){.at = &dc_of(endpoint)->credit, .max = DC_CREDITS_MAX};
+  tx->credits = (struct vb_slot_fifo){.at = &dc_of(endpoint)->credit, .max = DC_CREDITS_MAX};
   return 0;
 }
 

@@ -61,8 +61,8 @@ struct dc_endpoint {
   struct dc_handle *handle;
   uint16_t number; /* that immediate data to it begin with */
   bool has_number;
-  uint32_t says;            /* 1 << enum dc_word, that are to be said */
-  struct vb_stretch credit; /* tx->credits has one stretch: which slot it is, the receiver says */
+  uint32_t says;             /* 1 << enum dc_word, that are to be said */
+  struct vb_slot_run credit; /* tx->credits has one stretch: which slot it is, the receiver says */
 
   struct dc_initiator *initiator; /* that it holds */
   uint64_t held_from;             /* of the send queue */

@@ -130,10 +130,10 @@ static bool dc_poll_take_credit(struct dc_endpoint *dc, uint32_t value)
   dc->seen += more;
   tx->credit_messages++;
   if (tx->credits.count) {
-    vb_line_first(&tx->credits)->count += more;
+    vb_slot_fifo_first(&tx->credits)->count += more;
     tx->credits.count += more;
   } else
-    vb_line_put(&tx->credits, 0, more);
+    vb_slot_fifo_put(&tx->credits, 0, more);
   return true;
 }
 

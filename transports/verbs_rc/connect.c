@@ -144,9 +144,9 @@ static int rc_connect_take_peer(struct pst_endpoint *endpoint)
   tx->run_max = endpoint->rc->own.has_runs && peer->has_runs ? vb_run_max(peer->stride) : 1;
   tx->run_length_min = tx->run_max > 1 ? peer->stride - peer->stride / 8 : UINT64_MAX;
   tx->opcode = peer->sends ? IBV_WR_SEND_WITH_IMM : IBV_WR_RDMA_WRITE_WITH_IMM;
-  int rc = vb_line_open(&tx->credits, peer->share);
+  int rc = vb_slot_fifo_open(&tx->credits, peer->share);
   for (uint32_t i = 0; rc == 0 && i < peer->run_count; i++)
-    vb_line_put(&tx->credits, peer->runs[i].first, peer->runs[i].count);
+    vb_slot_fifo_put(&tx->credits, peer->runs[i].first, peer->runs[i].count);
   return rc;
 }
 

@@ -21,7 +21,7 @@ static void rc_endpoint_grant_with_address(struct vb_rx *rx, struct rc_blob *own
     return;
   }
   while (rx->back.count && own->run_count < RC_BLOB_RUNS) {
-    const struct vb_stretch some = vb_line_move(&rx->back, &rx->own->line);
+    const struct vb_slot_run some = vb_slot_fifo_move(&rx->back, &rx->own->line);
     own->runs[own->run_count++] = (struct vb_run){some.first, some.count};
     rx->before += some.count;
   }

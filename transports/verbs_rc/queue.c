@@ -37,7 +37,7 @@ static void rc_queue_line_up(struct pst_endpoint *endpoint)
   }
   rx->ungranted = rx->back.count;
   while (rx->back.count)
-    vb_line_move(&rx->back, &rx->own->line);
+    vb_slot_fifo_move(&rx->back, &rx->own->line);
 }
 
 void rc_queue_sizes(struct pst_endpoint *endpoint)

@@ -134,9 +134,9 @@ static void start_ends(void)
                       .run_length_min = UINT64_MAX};
   own_slots = (struct vb_own_slots){.turn = 1, .held = &held, .first_of = first_of};
   rx = (struct vb_rx){.ring = &ring, .share = SLOTS, .own = &own_slots};
-  assert_int_equal(vb_line_open(&tx.credits, SLOTS), 0);
-  assert_int_equal(vb_line_open(&rx.own->line, SLOTS), 0);
-  assert_int_equal(vb_line_open(&rx.back, SLOTS), 0);
+  assert_int_equal(vb_slot_fifo_open(&tx.credits, SLOTS), 0);
+  assert_int_equal(vb_slot_fifo_open(&rx.own->line, SLOTS), 0);
+  assert_int_equal(vb_slot_fifo_open(&rx.back, SLOTS), 0);
 }
 
 static void start_queue_pairs(uint32_t lanes)
@@ -216,11 +216,11 @@ int stop_support(void **state)
 
 void add_credit(uint32_t slot)
 {
-  vb_line_put(&tx.credits, slot, 1);
+  vb_slot_fifo_put(&tx.credits, slot, 1);
 }
 
 void add_slot(uint32_t slot)
 {
   owners[slot] = endpoint.place;
-  vb_line_put(&rx.own->line, slot, 1);
+  vb_slot_fifo_put(&rx.own->line, slot, 1);
 }

@@ -152,7 +152,7 @@ static void a_message_without_a_granted_slot_is_refused(void **state)
 {
   (void)state;
   begin_at(0, 2);
-  vb_line_put(&rx.back, 7, 1); /* which was released, and is not granted again */
+  vb_slot_fifo_put(&rx.back, 7, 1); /* which was released, and is not granted again */
   complete_more(3);
   assert_int_equal(take(VB_POLL_BATCH), 2);
   expect_refused(2);
@@ -252,7 +252,7 @@ static void messages_say_which_credit_has_arrived(void **state)
   assert_int_equal(take(3), 3);
   assert_int_equal(rx.credits_taken, VB_CONTROL_RECEIVES + 1);
   assert_false(endpoint.is_pending);
-  vb_line_put(&rx.back, 5, 1); /* a slot is back: there is credit to give */
+  vb_slot_fifo_put(&rx.back, 5, 1); /* a slot is back: there is credit to give */
   complete();
   assert_int_equal(take(1), 1);
   assert_true(endpoint.is_pending);

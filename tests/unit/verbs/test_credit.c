@@ -60,9 +60,9 @@ static void begin(uint32_t from, uint32_t out)
       .control_receives = VB_CONTROL_RECEIVES, .runs_max = 8, .first_of = first_of};
   rx = (struct vb_rx){.share = SHARE, .own = &own};
   tx = (struct vb_tx){.slots = SHARE};
-  assert_int_equal(vb_line_open(&rx.own->line, SHARE), 0);
-  assert_int_equal(vb_line_open(&rx.back, SHARE), 0);
-  assert_int_equal(vb_line_open(&tx.credits, SHARE), 0);
+  assert_int_equal(vb_slot_fifo_open(&rx.own->line, SHARE), 0);
+  assert_int_equal(vb_slot_fifo_open(&rx.back, SHARE), 0);
+  assert_int_equal(vb_slot_fifo_open(&tx.credits, SHARE), 0);
   rx.own->line.head = rx.own->line.tail = rx.back.head = rx.back.tail = from;
   tx.credits.head = tx.credits.tail = from;
   endpoint = (struct pst_endpoint){.worker = &worker,
@@ -77,7 +77,7 @@ static void begin(uint32_t from, uint32_t out)
                                    .credit_bytes = BYTES,
                                    .sq.max_inline = BYTES,
                                    .buffers = &buffers};
-  vb_line_put(&rx.own->line, 0, out);
+  vb_slot_fifo_put(&rx.own->line, 0, out);
   granted_count = messages = 0;
 }
 
@@ -107,7 +107,7 @@ static void neighbours_are_one_run(void **state)
   for (int turn = 0; turn < 2; turn++) {
     begin(turn ? UINT32_MAX - 3 : 0, 0); /* counts pass 32 bits on the way */
     for (uint32_t i = 0; i < 7; i++)
-      vb_line_put(&rx.back, released[i], 1);
+      vb_slot_fifo_put(&rx.back, released[i], 1);
     vb_credit_send(&endpoint);
     expect_granted(4, runs);
     assert_int_equal(messages, 1);
@@ -124,17 +124,17 @@ static void credit_waits_while_the_sender_has_half(void **state)
   (void)state;
   begin(0, 32);
   for (uint32_t i = 0; i < 15; i++)
-    vb_line_put(&rx.back, 32 + i, 1);
+    vb_slot_fifo_put(&rx.back, 32 + i, 1);
   vb_credit_send(&endpoint);
   assert_int_equal(messages, 0);
-  vb_line_put(&rx.back, 47, 1); /* a quarter is back */
+  vb_slot_fifo_put(&rx.back, 47, 1); /* a quarter is back */
   vb_credit_send(&endpoint);
   assert_int_equal(messages, 1);
-  vb_line_put(&rx.back, 48, 1);
+  vb_slot_fifo_put(&rx.back, 48, 1);
   vb_credit_send(&endpoint);
   assert_int_equal(messages, 1);
-  vb_line_take(&rx.own->line,
-               rx.own->line.count - 31); /* messages have come: less than half is left */
+  vb_slot_fifo_take(&rx.own->line,
+                    rx.own->line.count - 31); /* messages have come: less than half is left */
   vb_credit_send(&endpoint);
   assert_int_equal(messages, 2);
 }
@@ -144,7 +144,7 @@ static void message_has_as_many_runs_as_there_is_room_for(void **state)
   (void)state;
   begin(0, 0);
   for (uint32_t i = 0; i < 20; i++)
-    vb_line_put(&rx.back, 2 * i, 1);
+    vb_slot_fifo_put(&rx.back, 2 * i, 1);
   vb_credit_send(&endpoint);
   assert_int_equal(messages, 3);
   assert_int_equal(granted_count, 20);
@@ -161,7 +161,7 @@ static void no_more_messages_than_the_sender_has_receives_for(void **state)
   rx.credits_sent = 40;
   rx.credits_taken = 40 - VB_CONTROL_RECEIVES + 1;
   for (uint32_t i = 0; i < 20; i++)
-    vb_line_put(&rx.back, 2 * i, 1);
+    vb_slot_fifo_put(&rx.back, 2 * i, 1);
   vb_credit_send(&endpoint);
   assert_int_equal(messages, 1);
   rx.credits_taken++;
@@ -175,7 +175,7 @@ static void send_queue_keeps_room_for_hellos_and_farewells(void **state)
   begin(0, 0);
   endpoint.sq.size = VB_SPARE_SENDS / 2 + 2;
   for (uint32_t i = 0; i < 30; i++)
-    vb_line_put(&rx.back, 2 * i, 1);
+    vb_slot_fifo_put(&rx.back, 2 * i, 1);
   vb_credit_send(&endpoint);
   assert_int_equal(messages, 2);
 }
@@ -184,7 +184,7 @@ static void nothing_goes_before_it_is_connected_or_while_it_closes(void **state)
 {
   (void)state;
   begin(0, 0);
-  vb_line_put(&rx.back, 1, 1);
+  vb_slot_fifo_put(&rx.back, 1, 1);
   endpoint.is_connected = false;
   vb_credit_send(&endpoint);
   endpoint.is_connected = true;
@@ -213,7 +213,7 @@ static void runs_become_slots_in_their_order(void **state)
     assert_true(take(3, (const struct vb_run[]){{60, 4}, {5, 1}, {0, 2}}));
     assert_int_equal(tx.credits.count, 7);
     for (uint32_t i = 0; i < 7; i++)
-      assert_int_equal(vb_line_get(&tx.credits), slots[i]);
+      assert_int_equal(vb_slot_fifo_get(&tx.credits), slots[i]);
     assert_int_equal(tx.credit_messages, 1);
     end(state);
   }
@@ -239,7 +239,7 @@ static void more_than_the_ring_has_is_refused(void **state)
   begin(0, 0);
   assert_true(take(1, (const struct vb_run[]){{0, 64}}));
   assert_false(take(1, (const struct vb_run[]){{0, 1}}));
-  vb_line_get(&tx.credits);
+  vb_slot_fifo_get(&tx.credits);
   assert_true(take(1, (const struct vb_run[]){{0, 1}}));
 }
 
@@ -258,25 +258,25 @@ static void lengths_that_are_no_runs_are_refused(void **state)
 
 static void a_line_holds_what_it_was_opened_for(void **state)
 {
-  struct vb_line line;
+  struct vb_slot_fifo line;
 
   (void)state;
   begin(0, 0);
-  assert_int_equal(vb_line_open(&line, 5), 0);
+  assert_int_equal(vb_slot_fifo_open(&line, 5), 0);
   line.head = line.tail = UINT32_MAX - 1;
   for (uint32_t i = 0; i < 5; i++)
-    vb_line_put(&line, 10 + 2 * i, 1);
-  vb_line_put(&line, 19, 3);
+    vb_slot_fifo_put(&line, 10 + 2 * i, 1);
+  vb_slot_fifo_put(&line, 19, 3);
   assert_int_equal(line.count, 8);
   for (uint32_t i = 0; i < 4; i++)
-    assert_int_equal(vb_line_get(&line), 10 + 2 * i);
-  vb_line_take(&line, 2);
+    assert_int_equal(vb_slot_fifo_get(&line), 10 + 2 * i);
+  vb_slot_fifo_take(&line, 2);
   assert_int_equal(line.count, 2);
-  assert_int_equal(vb_line_first(&line)->first, 20);
-  vb_line_take(&line, 2);
-  vb_line_put(&line, 22, 1); /* its neighbours are gone */
-  assert_int_equal(vb_line_first(&line)->first, 22);
-  assert_int_equal(vb_line_first(&line)->count, 1);
+  assert_int_equal(vb_slot_fifo_first(&line)->first, 20);
+  vb_slot_fifo_take(&line, 2);
+  vb_slot_fifo_put(&line, 22, 1); /* its neighbours are gone */
+  assert_int_equal(vb_slot_fifo_first(&line)->first, 22);
+  assert_int_equal(vb_slot_fifo_first(&line)->count, 1);
   free(line.at);
 }
 

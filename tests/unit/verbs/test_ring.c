@@ -136,7 +136,7 @@ static struct pst_ring *open_ring(void)
 static void grant(uint32_t i)
 {
   while (rxs[i].back.count)
-    vb_line_move(&rxs[i].back, &rxs[i].own->line);
+    vb_slot_fifo_move(&rxs[i].back, &rxs[i].own->line);
 }
 
 /* An endpoint of the worker that has its share of that ring. */
@@ -160,7 +160,7 @@ static void part(uint32_t i)
 static uint64_t fill(uint32_t i)
 {
   struct pst_ring *of = rxs[i].ring;
-  const uint32_t slot = vb_line_get(&rxs[i].own->line);
+  const uint32_t slot = vb_slot_fifo_get(&rxs[i].own->line);
 
   vb_bits_set(rxs[i].own->held, slot, 1);
   return pst_token(of->place, slot);
@@ -181,9 +181,9 @@ static void begin_shared_by(uint32_t n)
 }
 
 /* The k-th of a line. */
-static uint32_t slot_at(const struct vb_line *line, uint32_t k)
+static uint32_t slot_at(const struct vb_slot_fifo *line, uint32_t k)
 {
-  const struct vb_stretch *slots = vb_line_first(line);
+  const struct vb_slot_run *slots = vb_slot_fifo_first(line);
 
   while (k >= slots->count)
     k -= slots++->count; /* which is not at the end of its room */

@@ -149,7 +149,7 @@ static void credit_bounds_a_row(void **state)
   (void)state;
   begin_sends();
   while (tx.credits.count > 3)
-    vb_line_get(&tx.credits);
+    vb_slot_fifo_get(&tx.credits);
   assert_int_equal(build(ROW), 3);
   assert_int_equal(tx.credits.count, 0);
   assert_int_equal(build(ROW), 0);
@@ -313,8 +313,8 @@ static void begin_run(void)
 {
   begin(PST_OP_SEND);
   while (tx.credits.count)
-    vb_line_get(&tx.credits);
-  vb_line_put(&tx.credits, 0, SLOTS);
+    vb_slot_fifo_get(&tx.credits);
+  vb_slot_fifo_put(&tx.credits, 0, SLOTS);
   tx.message_max = STRIDE;
   tx.run_max = 32;
   tx.run_length_min = LONG;
@@ -356,7 +356,7 @@ static void messages_that_follow_one_another_are_one_write(void **state)
   begin_run();
   expect_runs("7");
   assert_int_equal(tx.credits.count, 1);
-  assert_int_equal(vb_line_get(&tx.credits), 7);
+  assert_int_equal(vb_slot_fifo_get(&tx.credits), 7);
   assert_int_equal(tx.bytes, ROW * LONG);
 }
 
@@ -393,8 +393,8 @@ static void begin_many(struct pst_request *many, uint32_t at, int how)
 {
   begin_run();
   free(tx.credits.at);
-  assert_int_equal(vb_line_open(&tx.credits, MANY), 0);
-  vb_line_put(&tx.credits, 0, MANY);
+  assert_int_equal(vb_slot_fifo_open(&tx.credits, MANY), 0);
+  vb_slot_fifo_put(&tx.credits, 0, MANY);
   memory.length = other.length = (uint64_t)MANY * STRIDE;
   other.verbs.address = MEMORY;
   for (uint32_t i = 0; i < MANY; i++) {
@@ -449,9 +449,9 @@ static void runs_end_with_the_slots_of_the_peer(void **state)
   begin_run();
   tx.credits.head = tx.credits.tail;
   tx.credits.count = 0;
-  vb_line_put(&tx.credits, 4, 3);
-  vb_line_put(&tx.credits, 7, 1); /* of the same run */
-  vb_line_put(&tx.credits, 0, 4);
+  vb_slot_fifo_put(&tx.credits, 4, 3);
+  vb_slot_fifo_put(&tx.credits, 7, 1); /* of the same run */
+  vb_slot_fifo_put(&tx.credits, 0, 4);
   assert_int_equal(build(ROW), ROW);
   assert_int_equal(built_to, FROM + 2);
   assert_int_equal(wr_of(0)->wr.rdma.remote_addr, REMOTE + 4 * STRIDE);

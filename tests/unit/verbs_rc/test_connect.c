@@ -41,7 +41,7 @@ static int begin(void **state)
   device.host = &host;
   deferred = erred = 0;
   free(tx.credits.at); /* which come with the peer's address */
-  tx.credits = (struct vb_line){0};
+  tx.credits = (struct vb_slot_fifo){0};
   endpoint.closing.deadline_ns = VB_NEVER;
   endpoint.message_max = 2048;
   endpoint.is_connected = false;
@@ -111,7 +111,7 @@ static void an_address_gives_what_is_sent_to(void **state)
   assert_int_equal(tx.message_max, 500); /* what its slots hold */
   assert_int_equal(tx.opcode, IBV_WR_RDMA_WRITE_WITH_IMM);
   assert_int_equal(tx.credits.count, 7);
-  assert_int_equal(vb_line_get(&tx.credits), 4);
+  assert_int_equal(vb_slot_fifo_get(&tx.credits), 4);
   assert_string_equal(fake_log(), "");
   assert_int_equal(connect_to(&peer), -EALREADY);
 }

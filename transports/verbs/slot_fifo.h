@@ -1,84 +1,86 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lines of slots: in the order in which they are filled, as runs of numbers that follow one
- * another; and sets of slots, as bits. */
-#ifndef VERBS_LINE_H
-#define VERBS_LINE_H
+/* Slots in the order in which they are filled, as runs of consecutive numbers; and sets of slots,
+ * as bits. */
+#ifndef VERBS_SLOT_FIFO_H
+#define VERBS_SLOT_FIFO_H
 
 #include <errno.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 
-struct vb_stretch {
+struct vb_slot_run {
   uint32_t first, count;
 };
 
-/* `max` slots may be in as many stretches. */
-struct vb_line {
-  struct vb_stretch *at;
+/* `max` slots may be in as many runs. */
+struct vb_slot_fifo {
+  struct vb_slot_run *at;
   uint32_t mask;
   uint32_t head, tail; /* free-running */
   uint32_t count, max; /* slots; that there may be */
 };
 
-/* 0 or -ENOMEM. free(line->at) ends it. */
-static inline int vb_line_open(struct vb_line *line, uint32_t max)
+/* 0 or -ENOMEM. free(fifo->at) ends it. */
+static inline int vb_slot_fifo_open(struct vb_slot_fifo *fifo, uint32_t max)
 {
   uint32_t size = 1;
 
   while (size < max)
     size <<= 1;
-  *line = (struct vb_line){.at = calloc(size, sizeof(*line->at)), .mask = size - 1, .max = max};
-  return line->at ? 0 : -ENOMEM;
+  *fifo =
+      (struct vb_slot_fifo){.at = calloc(size, sizeof(*fifo->at)), .mask = size - 1, .max = max};
+  return fifo->at ? 0 : -ENOMEM;
 }
 
-/* There is room for them. Behind their neighbours they are of one stretch. */
-static inline void vb_line_put(struct vb_line *line, uint32_t first, uint32_t count)
+/* There is room for them. Behind their neighbours they are of one run. */
+static inline void vb_slot_fifo_put(struct vb_slot_fifo *fifo, uint32_t first, uint32_t count)
 {
-  struct vb_stretch *last = &line->at[(line->head - 1) & line->mask];
+  struct vb_slot_run *last = &fifo->at[(fifo->head - 1) & fifo->mask];
 
   if (count == 0)
     return;
-  if (line->count && last->first + last->count == first)
+  if (fifo->count && last->first + last->count == first)
     last->count += count;
   else
-    line->at[line->head++ & line->mask] = (struct vb_stretch){first, count};
-  line->count += count;
+    fifo->at[fifo->head++ & fifo->mask] = (struct vb_slot_run){first, count};
+  fifo->count += count;
 }
 
 /* The next ones; there are some. */
-static inline struct vb_stretch *vb_line_first(const struct vb_line *line)
+static inline struct vb_slot_run *vb_slot_fifo_first(const struct vb_slot_fifo *fifo)
 {
-  return &line->at[line->tail & line->mask];
+  return &fifo->at[fifo->tail & fifo->mask];
 }
 
 /* So many of the next ones, which has them. */
-static inline void vb_line_take(struct vb_line *line, uint32_t count)
+static inline void vb_slot_fifo_take(struct vb_slot_fifo *fifo, uint32_t count)
 {
-  struct vb_stretch *first = vb_line_first(line);
+  struct vb_slot_run *first = vb_slot_fifo_first(fifo);
 
-  line->count -= count;
+  fifo->count -= count;
   first->first += count;
   first->count -= count;
-  line->tail += first->count == 0;
+  fifo->tail += first->count == 0;
 }
 
 /* There is one. */
-static inline uint32_t vb_line_get(struct vb_line *line)
+static inline uint32_t vb_slot_fifo_get(struct vb_slot_fifo *fifo)
 {
-  const uint32_t slot = vb_line_first(line)->first;
+  const uint32_t slot = vb_slot_fifo_first(fifo)->first;
 
-  vb_line_take(line, 1);
+  vb_slot_fifo_take(fifo, 1);
   return slot;
 }
 
-/* The next stretch, which becomes the last of another line. There is one. */
-static inline struct vb_stretch vb_line_move(struct vb_line *from, struct vb_line *to)
+/* The next stretch, which becomes the last of another fifo. There is one. */
+static inline struct vb_slot_run vb_slot_fifo_move(struct vb_slot_fifo *from,
+                                                   struct vb_slot_fifo *to)
 {
-  const struct vb_stretch some = *vb_line_first(from);
+  const struct vb_slot_run some = *vb_slot_fifo_first(from);
 
-  vb_line_take(from, some.count);
-  vb_line_put(to, some.first, some.count);
+  vb_slot_fifo_take(from, some.count);
+  vb_slot_fifo_put(to, some.first, some.count);
   return some;
 }
 
