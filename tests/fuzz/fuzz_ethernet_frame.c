@@ -9,10 +9,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "ethernet/header_cache.h"
 #include "ethernet/layout.h"
 #include "ethernet/multicast.h"
 #include "ethernet/neighbour.h"
-#include "ethernet/seen.h"
 #include "require.h"
 
 /* Of the byte before a frame. */
@@ -35,7 +35,7 @@ struct port {
   struct eth_groups *groups;
   uint32_t asked[3];
   uint64_t now_ns;
-  struct eth_seen seen; /* of the frame before */
+  struct eth_header_cache seen; /* of the frame before */
 };
 
 static uint8_t *wall; /* behind the memory of frames */
@@ -187,12 +187,12 @@ static void check_whole(const uint8_t *bytes, uint32_t total, uint32_t known,
 }
 
 /* After whatever frame it comes. */
-static void check_next(const struct eth_bytes *frame, uint32_t known, struct eth_seen *seen,
+static void check_next(const struct eth_bytes *frame, uint32_t known, struct eth_header_cache *seen,
                        const struct eth_packet *alone)
 {
   const struct eth_packet *next = &seen->packet;
   uint32_t length = 0;
-  bool is_same, is_next = eth_seen_is_next(frame, known, seen, &length);
+  bool is_same, is_next = eth_header_cache_is_next(frame, known, seen, &length);
 
   next_frames += is_next;
   if (is_next)
@@ -211,7 +211,7 @@ static void check_next(const struct eth_bytes *frame, uint32_t known, struct eth
 
 /* One that has the same headers but for what may differ: lengths, identifier and checksums. */
 static void check_like(const uint8_t *bytes, uint32_t length, uint32_t readable, uint32_t known,
-                       uint32_t how, struct eth_seen *seen)
+                       uint32_t how, struct eth_header_cache *seen)
 {
   uint8_t like[ROOM];
   struct eth_bytes frame = {wall - readable, readable, length};

@@ -231,7 +231,7 @@ uint32_t eth_rx_copy(struct pst_endpoint *endpoint, struct pst_completion *out, 
  * slot of its ring: the slots are the ring's now. Returns how many, one completion each; what
  * follows is for eth_rx_take(). `known`: of all frames' checksums. */
 uint32_t eth_rx_take_row(struct pst_endpoint *endpoint, struct rte_mbuf *const *mbufs, uint32_t n,
-                         const struct eth_seen *seen, uint32_t known, uint64_t now_ns,
+                         const struct eth_header_cache *seen, uint32_t known, uint64_t now_ns,
                          struct pst_completion *out);
 /* One frame of this endpoint's, in a slot of its ring. Returns how many completions;
  * *is_kept: the mbuf is the ring's now. */

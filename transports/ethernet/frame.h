@@ -256,7 +256,7 @@ enum eth_verdict eth_parse(const struct eth_bytes *frame, uint32_t known,
 
 /* What eth_parse() found a frame to be, for the next one with the same headers: over IPv4 without
  * options and tag, all but lengths, identifier and checksums. Begins as zeros. */
-struct eth_seen {
+struct eth_header_cache {
   struct eth_packet packet;
   uint64_t words[5];
   uint64_t ip_sum; /* of the IPv4 header without what may differ */
@@ -266,7 +266,7 @@ struct eth_seen {
 /* eth_parse() of all frames, into seen->packet: with less work where it is as the one before.
  * *is_same: MACs, addresses, ports and fragment bits are, and both are ETH_IS_UDP. */
 enum eth_verdict eth_parse_next(const struct eth_bytes *frame, uint32_t known,
-                                struct eth_seen *seen, bool *is_same);
+                                struct eth_header_cache *seen, bool *is_same);
 
 /* ---- MACs --------------------------------------------------------------------------------- */
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a frame is that has arrived. */
+#include "header_cache.h"
 #include "layout.h"
-#include "seen.h"
 
 #define EXTENSIONS_MAX 8u /* headers between IPv6's and UDP's */
 
@@ -337,7 +337,7 @@ enum eth_verdict eth_parse(const struct eth_bytes *frame, uint32_t known, struct
 /* ---- One like the last ------------------------------------------------------------------------
  */
 
-static void eth_parse_note_seen(const struct eth_bytes *frame, struct eth_seen *seen)
+static void eth_parse_note_seen(const struct eth_bytes *frame, struct eth_header_cache *seen)
 {
   uint8_t ip[ETH_V4_BYTES];
 
@@ -345,7 +345,7 @@ static void eth_parse_note_seen(const struct eth_bytes *frame, struct eth_seen *
                    eth_get16(frame->bytes + 12) == ETH_TYPE_V4;
   if (!seen->is_there)
     return;
-  eth_seen_words(frame->bytes, seen->words);
+  eth_header_cache_words(frame->bytes, seen->words);
   memcpy(ip, frame->bytes + 14, sizeof(ip));
   memset(ip + 2, 0, 4);
   memset(ip + 10, 0, 2);
@@ -353,9 +353,9 @@ static void eth_parse_note_seen(const struct eth_bytes *frame, struct eth_seen *
 }
 
 enum eth_verdict eth_parse_next(const struct eth_bytes *frame, uint32_t known,
-                                struct eth_seen *seen, bool *is_same)
+                                struct eth_header_cache *seen, bool *is_same)
 {
-  *is_same = eth_seen_is_same(frame, known, seen);
+  *is_same = eth_header_cache_is_same(frame, known, seen);
   if (!*is_same) {
     enum eth_verdict verdict = eth_parse(frame, known, &seen->packet);
     eth_parse_note_seen(frame, seen);

@@ -32,7 +32,7 @@ struct eth_rxq {
   /* Received and not yet dispatched, from `at`. */
   struct rte_mbuf *batch[ETH_BURST];
   uint32_t at, count;
-  struct eth_seen seen; /* the last one that was dispatched */
+  struct eth_header_cache seen; /* the last one that was dispatched */
   uint64_t not_ours, other, damaged;
 };
 

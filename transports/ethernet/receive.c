@@ -4,10 +4,10 @@
 #include <unistd.h>
 
 #include "../datagram/flow_run.h"
+#include "header_cache.h"
 #include "pool.h"
 #include "port.h"
 #include "queue.h"
-#include "seen.h"
 
 /* Losses of the medium, in flow.h's numbers. */
 enum { ETH_LOST_NO_BUFFER = 0 };
@@ -104,8 +104,9 @@ uint32_t eth_rx_take(struct pst_endpoint *endpoint, struct rte_mbuf *mbuf,
 /* Where the payload of the next frame of the stream begins; NULL: it is not as expected. */
 static inline const uint8_t *eth_receive_take_next(const struct pst_endpoint *endpoint,
                                                    struct dg_run *run, const struct rte_mbuf *mbuf,
-                                                   const struct eth_seen *seen, uint32_t known,
-                                                   uint64_t now_ns, struct dg_message *message)
+                                                   const struct eth_header_cache *seen,
+                                                   uint32_t known, uint64_t now_ns,
+                                                   struct dg_message *message)
 {
   const struct eth_bytes frame = {rte_pktmbuf_mtod(mbuf, const uint8_t *), mbuf->data_len,
                                   mbuf->pkt_len};
@@ -113,7 +114,7 @@ static inline const uint8_t *eth_receive_take_next(const struct pst_endpoint *en
   uint32_t length;
 
   if (mbuf->nb_segs != 1 || mbuf->ol_flags & RTE_MBUF_F_RX_VLAN_STRIPPED ||
-      !eth_seen_is_next(&frame, eth_rxq_known(known, mbuf->ol_flags), seen, &length) ||
+      !eth_header_cache_is_next(&frame, eth_rxq_known(known, mbuf->ol_flags), seen, &length) ||
       !dg_run_take(run, datagram, length, eth_receive_time_of(endpoint, mbuf, now_ns), message))
     return NULL;
   return datagram + run->header_bytes;
@@ -122,7 +123,7 @@ static inline const uint8_t *eth_receive_take_next(const struct pst_endpoint *en
 /* Takes frames of one flow as a run, as long as they are in order, and writes their completions.
  * Returns how many it took. */
 uint32_t eth_rx_take_row(struct pst_endpoint *endpoint, struct rte_mbuf *const *mbufs, uint32_t n,
-                         const struct eth_seen *seen, uint32_t known, uint64_t now_ns,
+                         const struct eth_header_cache *seen, uint32_t known, uint64_t now_ns,
                          struct pst_completion *out)
 {
   struct eth_rx *rx = endpoint->rx;

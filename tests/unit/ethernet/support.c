@@ -53,7 +53,7 @@ struct eth_bytes guarded(const uint8_t *bytes, uint32_t readable, uint32_t total
 
 enum eth_verdict parse(const uint8_t *bytes, uint32_t total, struct eth_packet *packet)
 {
-  static struct eth_seen seen; /* of the last call */
+  static struct eth_header_cache seen; /* of the last call */
   const struct eth_bytes frame = guarded(bytes, total, total);
   const enum eth_verdict verdict = eth_parse(&frame, 0, packet);
   bool is_same;

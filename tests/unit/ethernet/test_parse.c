@@ -175,7 +175,7 @@ static void a_frame_like_the_last_is_judged_as_if_it_were_the_first(void **state
   for (uint32_t known = 0; known < 16; known++)
     for (uint32_t bit = 0; bit < 62 * 8; bit++)
       for (uint32_t readable = 62; readable >= 38; readable -= readable == 62 ? 15 : 1) {
-        struct eth_seen seen = {0};
+        struct eth_header_cache seen = {0};
         struct eth_packet alone;
         struct eth_bytes at = {frame, 62, 62};
         bool is_same;

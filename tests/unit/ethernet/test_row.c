@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Frames that follow each other and are alike are taken in rows; what is not alike ends a row, and
  * is judged by itself. The port is this file's, and eth_rx_take() is counted. */
+#include "header_cache.h"
 #include "receiver.h"
-#include "seen.h"
 
 enum { SPARES = 32 };
 
