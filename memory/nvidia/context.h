@@ -3,8 +3,8 @@
 #ifndef CUDA_CONTEXT_H
 #define CUDA_CONTEXT_H
 
+#include "device_option.h"
 #include "state.h"
-#include "wanted.h"
 
 /* Makes the primary context current for the calling thread. */
 void cuda_enter(const struct pst_memory *memory);

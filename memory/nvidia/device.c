@@ -9,7 +9,8 @@
 #include "device.h"
 #include "state.h"
 
-bool cuda_wanted_is(const struct cuda_wanted *wanted, int index, const struct cuda_place *place)
+bool cuda_device_option_is(const struct cuda_device_option *wanted, int index,
+                           const struct cuda_place *place)
 {
   unsigned int domain = 0, bus = 0, device = 0;
   switch (wanted->by) {
@@ -100,11 +101,11 @@ static void cuda_device_say_who_is_there(const struct cuda_driver *driver, int c
 int cuda_device_find(const struct pst_host *host, const struct cuda_driver *driver,
                      const char *text, cuda_device *device)
 {
-  struct cuda_wanted wanted;
+  struct cuda_device_option wanted;
   int count = 0, found = 0;
   cuda_device match = 0;
-  if (!cuda_wanted_parse(text, &wanted)) {
-    host->log(host, PST_LOG_ERROR, "device: %s: %s", text, cuda_wanted_refusal(text));
+  if (!cuda_device_option_parse(text, &wanted)) {
+    host->log(host, PST_LOG_ERROR, "device: %s: %s", text, cuda_device_option_refusal(text));
     return -EINVAL;
   }
   if (driver->DeviceGetCount(&count) != CUDA_SUCCESS)
@@ -114,7 +115,7 @@ int cuda_device_find(const struct pst_host *host, const struct cuda_driver *driv
     cuda_device one;
     if (driver->DeviceGet(&one, i) == CUDA_SUCCESS &&
         cuda_place_read(driver, one, &place) == CUDA_SUCCESS &&
-        cuda_wanted_is(&wanted, i, &place) && found++ == 0)
+        cuda_device_option_is(&wanted, i, &place) && found++ == 0)
       match = one;
   }
   if (found == 1) {

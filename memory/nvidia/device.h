@@ -3,8 +3,8 @@
 #ifndef CUDA_DEVICE_H
 #define CUDA_DEVICE_H
 
+#include "device_option.h"
 #include "driver.h"
-#include "wanted.h"
 
 struct cuda_place {
   char uuid[48];
@@ -13,7 +13,8 @@ struct cuda_place {
   int capability; /* 90 for 9.0 */
 };
 /* Does the device at `index` go by that name? */
-bool cuda_wanted_is(const struct cuda_wanted *wanted, int index, const struct cuda_place *place);
+bool cuda_device_option_is(const struct cuda_device_option *wanted, int index,
+                           const struct cuda_place *place);
 cuda_status cuda_place_read(const struct cuda_driver *driver, cuda_device device,
                             struct cuda_place *place);
 /* Does it share the host's memory? */

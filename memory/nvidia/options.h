@@ -32,7 +32,7 @@ static const char *const cuda_option_copies[] = {"auto", "strided", "gather", "e
     .scope = PST_SCOPE_DEVICE, .flags = PST_OPTION_TESTING,                                        \
   }
 
-/* wanted.c: reports a `device` that names no GPU. */
+/* device_option.c: reports a `device` that names no GPU. */
 void cuda_check_device(const struct pst_check *check);
 
 #endif

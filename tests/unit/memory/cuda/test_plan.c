@@ -180,8 +180,8 @@ static const struct cuda_place place = {.uuid = "GPU-5f2a1b3c-0d4e-4f5a-9b6c-7d8
 
 static bool names(const char *text, int index)
 {
-  struct cuda_wanted wanted;
-  return cuda_wanted_parse(text, &wanted) && cuda_wanted_is(&wanted, index, &place);
+  struct cuda_device_option wanted;
+  return cuda_device_option_parse(text, &wanted) && cuda_device_option_is(&wanted, index, &place);
 }
 
 static void test_names_of_a_gpu(void **state)
@@ -217,10 +217,10 @@ static void test_names_of_another(void **state)
   (void)state;
   static const char *const all[] = {"2",       "cuda:0",       "GPU-5f2b",        "b8:00.0",
                                     "b7:01.0", "0001:b7:00.0", "00010000:b7:00.0"};
-  struct cuda_wanted wanted;
+  struct cuda_device_option wanted;
   for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
-    assert_true(cuda_wanted_parse(all[i], &wanted));
-    assert_false(cuda_wanted_is(&wanted, 3, &place));
+    assert_true(cuda_device_option_parse(all[i], &wanted));
+    assert_false(cuda_device_option_is(&wanted, 3, &place));
   }
   assert_true(names("", 0)); /* the first */
   assert_false(names("", 3));
@@ -236,9 +236,9 @@ static void test_what_is_no_name(void **state)
                                     "123456",      "-1",       "0x0",
                                     "eth0",        "MIG-5f2a", "b7:00.",
                                     "5f2a1b3c-0d", "cuda:",    "000000000:b7:00.0"};
-  struct cuda_wanted wanted;
+  struct cuda_device_option wanted;
   for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
-    if (cuda_wanted_parse(all[i], &wanted))
+    if (cuda_device_option_parse(all[i], &wanted))
       fail_msg("\"%s\" is taken for a name", all[i]);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The option `device`: index, UUID or PCI address. */
-#include "wanted.h"
+#include "device_option.h"
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -11,14 +11,14 @@
 
 #define UUID_DIGITS 36 /* with four dashes */
 
-static bool cuda_wanted_is_number(const char *text)
+static bool cuda_device_option_is_number(const char *text)
 {
   return *text && strspn(text, "0123456789") == strlen(text);
 }
 
-static bool cuda_wanted_parse_index(const char *text, struct cuda_wanted *wanted)
+static bool cuda_device_option_parse_index(const char *text, struct cuda_device_option *wanted)
 {
-  if (!cuda_wanted_is_number(text) || strlen(text) > 4)
+  if (!cuda_device_option_is_number(text) || strlen(text) > 4)
     return false;
   wanted->by = CUDA_BY_INDEX;
   wanted->index = atoi(text);
@@ -26,7 +26,8 @@ static bool cuda_wanted_parse_index(const char *text, struct cuda_wanted *wanted
 }
 
 /* nvidia-smi's "GPU-5f2…", or the bare UUID; CUDA takes beginnings too. */
-static bool cuda_wanted_parse_uuid(const char *text, bool prefixed, struct cuda_wanted *wanted)
+static bool cuda_device_option_parse_uuid(const char *text, bool prefixed,
+                                          struct cuda_device_option *wanted)
 {
   size_t length = strlen(text);
   if (length == 0 || length > UUID_DIGITS || (!prefixed && length != UUID_DIGITS))
@@ -44,7 +45,7 @@ static bool cuda_wanted_parse_uuid(const char *text, bool prefixed, struct cuda_
 
 /* [domain:]bus:device[.function], hexadecimal, as lspci, nvidia-smi (a domain of eight
  * digits) and sysfs write it. A GPU's sound device is function 1 of the same address. */
-static bool cuda_wanted_parse_pci(const char *text, struct cuda_wanted *wanted)
+static bool cuda_device_option_parse_pci(const char *text, struct cuda_device_option *wanted)
 {
   unsigned int part[3], count = 0;
   const char *at = text;
@@ -71,24 +72,25 @@ static bool cuda_wanted_parse_pci(const char *text, struct cuda_wanted *wanted)
   return wanted->bus <= 0xff && wanted->device <= 0x1f;
 }
 
-bool cuda_wanted_parse(const char *text, struct cuda_wanted *wanted)
+bool cuda_device_option_parse(const char *text, struct cuda_device_option *wanted)
 {
   static const char *const lead[] = {"cuda:", "gpu:", "pci:", "/sys/bus/pci/devices/", "gpu "};
   memset(wanted, 0, sizeof(*wanted));
   if (text[0] == '\0')
     return true;
   if (strncasecmp(text, "GPU-", 4) == 0)
-    return cuda_wanted_parse_uuid(text + 4, true, wanted);
+    return cuda_device_option_parse_uuid(text + 4, true, wanted);
   for (size_t i = 0; i < sizeof(lead) / sizeof(lead[0]); i++)
     if (strncasecmp(text, lead[i], strlen(lead[i])) == 0) {
       text += strlen(lead[i]);
       break;
     }
-  return cuda_wanted_parse_index(text, wanted) || cuda_wanted_parse_uuid(text, false, wanted) ||
-         cuda_wanted_parse_pci(text, wanted);
+  return cuda_device_option_parse_index(text, wanted) ||
+         cuda_device_option_parse_uuid(text, false, wanted) ||
+         cuda_device_option_parse_pci(text, wanted);
 }
 
-const char *cuda_wanted_refusal(const char *text)
+const char *cuda_device_option_refusal(const char *text)
 {
   if (strncasecmp(text, "MIG-", 4) == 0)
     return "a MIG instance, which is chosen by CUDA_VISIBLE_DEVICES, and is then device 0; write an index "
@@ -100,8 +102,8 @@ const char *cuda_wanted_refusal(const char *text)
 void cuda_check_device(const struct pst_check *check)
 {
   const char *device = check->option_string(check->options, "device");
-  struct cuda_wanted wanted;
+  struct cuda_device_option wanted;
 
-  if (!cuda_wanted_parse(device, &wanted))
-    check->report(check, "device", "\"%s\" is %s", device, cuda_wanted_refusal(device));
+  if (!cuda_device_option_parse(device, &wanted))
+    check->report(check, "device", "\"%s\" is %s", device, cuda_device_option_refusal(device));
 }
