@@ -3,7 +3,7 @@
 #include "connection.h"
 #include "ops.h"
 
-static void dc_end_over(struct dc_endpoint *dc, enum dc_stage stage, int status)
+static void dc_close_over(struct dc_endpoint *dc, enum dc_stage stage, int status)
 {
   struct pst_endpoint *endpoint = &dc->endpoint;
 
@@ -17,7 +17,7 @@ static void dc_end_over(struct dc_endpoint *dc, enum dc_stage stage, int status)
   vb_pend(endpoint);
 }
 
-static void dc_end_say_failed(const struct dc_endpoint *dc, int status, const char *why)
+static void dc_close_say_failed(const struct dc_endpoint *dc, int status, const char *why)
 {
   const struct pst_device *device = dc->endpoint.device;
   char peer[VB_GID_TEXT], reason[DC_REASON];
@@ -44,15 +44,15 @@ void dc_fail(struct pst_endpoint *endpoint, int status, const char *why)
     return;
   }
   if (why && !endpoint->closing.mode)
-    dc_end_say_failed(dc, status, why);
-  dc_end_over(dc, DC_FAILED, status);
+    dc_close_say_failed(dc, status, why);
+  dc_close_over(dc, DC_FAILED, status);
 }
 
 /* What this end has posted is still answered, as long as the peer's device is there. */
 void dc_left(struct dc_endpoint *dc, int status)
 {
   if (!dc_is_over(dc))
-    dc_end_over(dc, DC_LEFT, status);
+    dc_close_over(dc, DC_LEFT, status);
 }
 
 int dc_endpoint_close(struct pst_endpoint *endpoint, uint32_t mode, uint64_t deadline_ns)
@@ -74,7 +74,7 @@ int dc_endpoint_close(struct pst_endpoint *endpoint, uint32_t mode, uint64_t dea
 
 /* Requests that a peer that has left may have had, and answered: all else that is under way, credit
  * and farewell, is nothing to it any more. */
-static bool dc_end_awaits_answers(const struct pst_endpoint *endpoint)
+static bool dc_close_awaits_answers(const struct pst_endpoint *endpoint)
 {
   for (uint64_t i = endpoint->sq.done; i != endpoint->sq.head; i++)
     if (endpoint->sq.sent[i & endpoint->sq.mask].opcode)
@@ -90,7 +90,7 @@ bool dc_close_step(struct dc_endpoint *dc, uint64_t now_ns)
                          ? !is_done
                          : (dc->initiator && dc->initiator->is_flushing) ||
                                (dc->stage == DC_LEFT && endpoint->closing.mode == PST_CLOSE_DRAIN &&
-                                dc_end_awaits_answers(endpoint));
+                                dc_close_awaits_answers(endpoint));
 
   if (waits && now_ns < endpoint->closing.deadline_ns)
     return false;
