@@ -21,7 +21,7 @@
  *   dispatch   headers are parsed, and the receiver is found by address and UDP port; ARP, ND, IGMP
  *              and MLD go to the port; the rest is counted and dropped (queue.c)
  *   row        those that follow and are like the one before, of one receiver: what is the same is
- *              looked at once for all (seen.h, datagram/flow_run.h, eth_rx_take_row())
+ *              looked at once for all (header_cache.h, datagram/flow_run.h, eth_rx_take_row())
  *   MESSAGE    datagram/flow.h says which message it is; the payload is where it landed, or is
  *              copied into a slot (receive.c)
  *   release    a slot's mbuf is in the pool again, behind those released before

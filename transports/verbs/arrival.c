@@ -124,13 +124,13 @@ vb_arrival_is_like(const struct ibv_wc *wc, const struct ibv_wc *like, const enu
 }
 
 /* Takes the completions at the front, before `wc_end`, that are messages, alike and as they have to
- * be: at most `n` messages. They go into the line's next stretch. Returns how many completions
+ * be: at most `n` messages. They go into the next run of slots. Returns how many completions
  * these were. One more may have been a run whose last messages were too many; then only these stay
  * of it. */
 static inline __attribute__((always_inline)) uint32_t
-vb_arrival_tell_stretch(struct pst_endpoint *endpoint, struct vb_own_slots *own,
-                        const struct ibv_wc *like, struct ibv_wc *wc, const struct ibv_wc *wc_end,
-                        uint32_t n, struct vb_out *out, const enum how how)
+vb_arrival_report_run(struct pst_endpoint *endpoint, struct vb_own_slots *own,
+                      const struct ibv_wc *like, struct ibv_wc *wc, const struct ibv_wc *wc_end,
+                      uint32_t n, struct vb_out *out, const enum how how)
 {
   struct vb_rx *rx = endpoint->rx;
   const struct telling telling = vb_arrival_telling_of(endpoint);
@@ -181,7 +181,7 @@ vb_arrival_tell_stretch(struct pst_endpoint *endpoint, struct vb_own_slots *own,
   return (uint32_t)(wc - first);
 }
 
-/* As vb_arrival_tell_stretch(), into as many stretches of the line as it takes. */
+/* As vb_arrival_report_run(), into as many runs of slots as it takes. */
 static inline __attribute__((always_inline)) uint32_t
 vb_arrival_tell_alike(struct pst_endpoint *endpoint, struct ibv_wc *wc, uint32_t wcs, uint32_t n,
                       struct vb_out *out, const enum how how)
@@ -195,12 +195,12 @@ vb_arrival_tell_alike(struct pst_endpoint *endpoint, struct ibv_wc *wc, uint32_t
                               .qp_num = how == LANE ? wc->qp_num : endpoint->number};
   const struct pst_completion *end = out->at + n;
   const struct ibv_wc *const wc_end = wc + wcs, *const first = wc;
-  bool is_full = true; /* the stretch was */
+  bool is_full = true; /* the run was */
 
   while (is_full && wc != wc_end && out->at != end && line->count) {
     const uint32_t tail = line->tail;
-    wc += vb_arrival_tell_stretch(endpoint, own, &like, wc, wc_end, (uint32_t)(end - out->at), out,
-                                  how);
+    wc += vb_arrival_report_run(endpoint, own, &like, wc, wc_end, (uint32_t)(end - out->at), out,
+                                how);
     is_full = line->tail != tail;
   }
   return (uint32_t)(wc - first);

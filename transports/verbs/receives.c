@@ -41,7 +41,7 @@ int vb_receives_restore(struct pst_endpoint *endpoint, struct vb_receive_queue *
 }
 
 /* 0 or an errno. */
-static int vb_receives_post_stretch(struct pst_endpoint *endpoint, struct vb_slot_run slots)
+static int vb_receives_post_run(struct pst_endpoint *endpoint, struct vb_slot_run slots)
 {
   const struct pst_ring *ring = endpoint->rx->ring;
   uint64_t address = ring->base + slots.first * ring->params.stride;
@@ -62,7 +62,7 @@ int vb_slots_post(struct pst_endpoint *endpoint)
   int rc = 0;
 
   for (uint32_t at = line->tail; line->count && at != line->head && rc == 0; at++)
-    rc = vb_receives_post_stretch(endpoint, line->at[at & line->mask]);
+    rc = vb_receives_post_run(endpoint, line->at[at & line->mask]);
   return -rc;
 }
 
@@ -74,7 +74,7 @@ int vb_slots_post_back(struct pst_endpoint *endpoint)
   while (rx->back.count && rc == 0) {
     const struct vb_slot_run some = vb_slot_fifo_move(&rx->back, &rx->own->line);
     rx->ungranted += some.count;
-    rc = vb_receives_post_stretch(endpoint, some);
+    rc = vb_receives_post_run(endpoint, some);
   }
   return -rc;
 }
@@ -85,7 +85,7 @@ int vb_slot_again(struct pst_endpoint *endpoint)
   const uint32_t slot = vb_slot_fifo_get(line);
 
   vb_slot_fifo_put(line, slot, 1);
-  return -vb_receives_post_stretch(endpoint, (struct vb_slot_run){slot, 1});
+  return -vb_receives_post_run(endpoint, (struct vb_slot_run){slot, 1});
 }
 
 /* Posts a receive by the first queue pair; `sge` is NULL for none. 0 or -errno. */

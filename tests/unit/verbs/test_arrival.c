@@ -158,10 +158,10 @@ static void a_message_without_a_granted_slot_is_refused(void **state)
   expect_refused(2);
 }
 
-static void rows_go_on_in_the_next_stretch(void **state)
+static void rows_continue_in_the_next_run(void **state)
 {
   (void)state;
-  begin_at(UINT32_MAX - 2, SLOTS); /* 3 stretches before the end of its room */
+  begin_at(UINT32_MAX - 2, SLOTS); /* 3 slots before the end of its room */
   complete_more(6);
   assert_int_equal(take(VB_POLL_BATCH), 6);
   assert_int_equal(rx.own->line.tail, 2);
@@ -442,7 +442,7 @@ int main(void)
       CASE(numbers_are_the_nearest_that_end_so),
       CASE(a_longer_message_is_refused),
       CASE(a_message_without_a_granted_slot_is_refused),
-      CASE(rows_go_on_in_the_next_stretch),
+      CASE(rows_continue_in_the_next_run),
       CASE(rows_are_as_long_as_there_is_room_for),
       CASE(completions_of_others_end_a_row),
       CASE(an_endpoint_with_more_to_see_to_has_no_rows),
