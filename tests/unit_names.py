@@ -37,6 +37,9 @@ NOISE = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:[^"\\\n]|\\.)*"|__attribute__\(\((?:
 STATIC = re.compile(r"(?m)^static\b[\w\s*]*?\b(\w+)\(")
 SHARED = re.compile(r"(?m)^(?!static\b|typedef\b|_Static_assert|static_assert)[a-z_][\w\s*]*?\b(\w+)\([^{]*?;")
 
+# Functions and variables that other files can name, where they are defined.
+DEFINED = re.compile(r"(?m)^(?!(?:static|typedef|extern)\b|_Static_assert|(?:struct|enum|union) \w+;)(?:[a-z_]\w* )*[a-z_]\w*[ *]+(\w+)(?:\(|\[| =|;)")
+
 
 def wrong_in(place, text):
     """Names of functions of the file that do not begin as they should."""
@@ -53,4 +56,6 @@ def wrong_in(place, text):
     wrong = [name for name in STATIC.findall(text) if not name.startswith(tuple(word + "_" for word in starts))]
     if folder in PROGRAM and file.endswith(".h"):
         wrong += [name for name in SHARED.findall(text) if not re.match(rf"{PROGRAM[folder]}(?:_|$)", name)]
+    if folder in PROGRAM and file.endswith(".c"):
+        wrong += [name for name in DEFINED.findall(text) if name != "main" and not re.match(rf"(?:app|{PROGRAM[folder]})(?:_|$)", name)]
     return wrong
