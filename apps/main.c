@@ -24,8 +24,7 @@ static const struct command *const commands[] = {
     &app_command_put,     &app_command_share,
     &app_command_report,  &app_command_hardware_check,
     &app_command_doctor,  &app_command_topo,
-    &app_command_init,
-    &app_command_keys,
+    &app_command_init,    &app_command_keys,
 };
 #define COMMANDS (sizeof(commands) / sizeof(commands[0]))
 
