@@ -14,9 +14,9 @@
 #define CLOSING_NS PST_NS_PER_S /* for endpoints of a client that is gone */
 #define COUNTERS_MAX 128
 
-static int share_call_break(struct share_worker *worker, const char *rule)
+static int share_call_expel(struct share_worker *worker, const char *rule)
 {
-  share_client_break(worker->client, rule);
+  share_client_expel(worker->client, rule);
   return -EPROTO;
 }
 
@@ -49,7 +49,7 @@ static int share_ring_fill(struct share_worker *worker, const struct pst_share_r
 
   ring->mr = share_mr_use(worker->client, asked->mr);
   if (!ring->mr)
-    return share_call_break(worker, "it opened a ring in memory that is not registered");
+    return share_call_expel(worker, "it opened a ring in memory that is not registered");
   const struct pst_ring_params params = {.struct_size = sizeof(params),
                                          .slots = asked->slots,
                                          .mr = ring->mr->mr,
@@ -96,61 +96,12 @@ static int share_ring_close(struct share_worker *worker, uint32_t number)
   struct share_ring *ring = number ? pst_places_find(&worker->rings, number - 1) : NULL;
 
   if (!ring || ring->endpoints)
-    return share_call_break(worker, "it closed a ring that is not open, or has endpoints");
+    return share_call_expel(worker, "it closed a ring that is not open, or has endpoints");
   share_ring_free(worker, ring);
   return 0;
 }
 
 /* ---- Endpoints -------------------------------------------------------------------------- */
-
-void share_endpoint_free(struct share_endpoint *endpoint)
-{
-  struct share_worker *worker = endpoint->worker;
-
-  for (struct share_endpoint **at = &worker->all; *at; at = &(*at)->next)
-    if (*at == endpoint) {
-      *at = endpoint->next;
-      break;
-    }
-  for (uint32_t i = 0; i < worker->remotes.room; i++) {
-    struct share_remote *remote = worker->remotes.all[i].at;
-    if (remote && remote->endpoint == endpoint) {
-      pst_places_give(&worker->remotes, remote->number);
-      free(remote);
-    }
-  }
-  share_life_end(endpoint);
-  if (endpoint->ring)
-    endpoint->ring->endpoints--;
-  if (endpoint->number)
-    pst_places_give(&worker->endpoints, endpoint->number - 1);
-  worker->endpoint_count--;
-  atomic_fetch_sub(&worker->client->endpoints, 1);
-  atomic_fetch_sub(&worker->client->share->endpoints, 1);
-  free(endpoint->requests);
-  free(endpoint->pending);
-  free(endpoint->pieces);
-  free(endpoint->piece_mrs);
-  free(endpoint);
-}
-
-static int share_endpoint_make_room(struct share_endpoint *endpoint)
-{
-  uint64_t size = 1;
-
-  while (size < endpoint->requests_max)
-    size <<= 1;
-  endpoint->mask = (uint32_t)size - 1;
-  endpoint->requests = calloc(size, sizeof(*endpoint->requests));
-  endpoint->pending = calloc(size, sizeof(*endpoint->pending));
-  if (!endpoint->requests || !endpoint->pending)
-    return -ENOMEM;
-  if (!endpoint->pieces_max)
-    return 0;
-  endpoint->pieces = calloc(size * endpoint->pieces_max, sizeof(*endpoint->pieces));
-  endpoint->piece_mrs = calloc(size * endpoint->pieces_max, sizeof(struct share_mr *));
-  return endpoint->pieces && endpoint->piece_mrs ? 0 : -ENOMEM;
-}
 
 /* Opens the transport's endpoint. On failure share_endpoint_free() undoes what was done. */
 static int share_endpoint_fill(struct share_endpoint *endpoint,
@@ -164,7 +115,7 @@ static int share_endpoint_fill(struct share_endpoint *endpoint,
   if (asked->ring) {
     endpoint->ring = pst_places_find(&worker->rings, asked->ring - 1);
     if (!endpoint->ring)
-      return share_call_break(worker, "it opened an endpoint with a ring that is not open");
+      return share_call_expel(worker, "it opened an endpoint with a ring that is not open");
     endpoint->ring->endpoints++;
   }
   snprintf(endpoint->label, sizeof(endpoint->label), "%.*s", (int)sizeof(asked->label) - 1,
@@ -197,7 +148,7 @@ static int share_endpoint_fill(struct share_endpoint *endpoint,
   if (asked->mr) {
     mr = share_mr_use(worker->client, asked->mr);
     if (!mr)
-      return share_call_break(worker, "it opened an endpoint for memory that is not registered");
+      return share_call_expel(worker, "it opened an endpoint for memory that is not registered");
     params.mr = mr->mr;
   }
   rc = worker->ops->endpoint_open(worker->inner, &params, &endpoint->inner);
@@ -217,15 +168,9 @@ static int share_endpoint_open(struct share_worker *worker, struct share_command
             client->share->params.endpoints);
     return -ENOSPC;
   }
-  endpoint = calloc(1, sizeof(*endpoint));
+  endpoint = share_endpoint_alloc(worker);
   if (!endpoint)
     return -ENOMEM;
-  endpoint->worker = worker;
-  endpoint->next = worker->all;
-  worker->all = endpoint;
-  worker->endpoint_count++;
-  atomic_fetch_add(&client->endpoints, 1);
-  atomic_fetch_add(&client->share->endpoints, 1);
   int rc = share_endpoint_fill(endpoint, &command->request->u.endpoint);
   if (rc < 0) {
     share_endpoint_free(endpoint);
@@ -293,7 +238,7 @@ static int share_endpoint_close(struct share_endpoint *endpoint,
     return -EALREADY;
   endpoint->close_mode = mode;
   endpoint->deadline_ns = command->request->u.close.deadline_ns;
-  share_submit_activate(endpoint);
+  share_endpoint_activate(endpoint);
   return 0;
 }
 
@@ -326,7 +271,7 @@ static int share_remote_close(struct share_endpoint *endpoint, uint32_t number)
   struct share_remote *remote = number ? pst_places_find(&worker->remotes, number - 1) : NULL;
 
   if (!remote || remote->endpoint != endpoint || remote->uses)
-    return share_call_break(worker, "it closed a peer's range that is not open, or in use");
+    return share_call_expel(worker, "it closed a peer's range that is not open, or in use");
   worker->ops->remote_close(endpoint->inner, remote->remote);
   pst_places_give(&worker->remotes, remote->number);
   free(remote);

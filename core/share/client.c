@@ -21,16 +21,6 @@ struct share_answer {
   unsigned char bytes[PST_SHARE_BYTES];
 };
 
-void share_client_break(struct share_client *client, const char *rule)
-{
-  if (atomic_exchange(&client->is_broken, true))
-    return;
-  atomic_fetch_add(&client->share->expelled, 1);
-  pst_log(PST_LOG_WARN, "share: client %llu (process %d of user %u) is disconnected: %s",
-          (unsigned long long)client->number, (int)client->pid, (unsigned)client->uid, rule);
-  shutdown(client->fd, SHUT_RDWR);
-}
-
 /* ---- Packets --------------------------------------------------------------------------------- */
 
 static void share_client_close_fds(const int *fds, uint32_t count)
@@ -230,7 +220,7 @@ static void share_client_call(struct share_client *client, struct share_command 
   int rc;
 
   if (request->call != PST_SHARE_OPEN && !client->limits.struct_size) {
-    share_client_break(client, "its first request opens no device");
+    share_client_expel(client, "its first request opens no device");
     return;
   }
   pst_log_clear_error();
@@ -263,7 +253,7 @@ static void share_client_call(struct share_client *client, struct share_command 
     }
     if (request->call > PST_SHARE_DESCRIBE || worker == 0 || worker > SHARE_WORKERS_MAX ||
         !client->workers[worker - 1]) {
-      share_client_break(client, "it asks for an unknown call or worker");
+      share_client_expel(client, "it asks for an unknown call or worker");
       return;
     }
     share_worker_ask(client->workers[worker - 1], command);
@@ -292,7 +282,7 @@ static bool share_client_serve_one(struct share_client *client, struct share_pac
     goes_on = false;
   else if (got < (ssize_t)sizeof(packet->request) ||
            packet->request.length != (size_t)got - sizeof(packet->request)) {
-    share_client_break(client, "a packet of a wrong size");
+    share_client_expel(client, "a packet of a wrong size");
     goes_on = false;
   } else if (packet->request.version != PST_SHARE_VERSION) {
     answer->reply.status = -EPROTONOSUPPORT;

@@ -16,7 +16,7 @@ bool share_complete_has_room(struct share_worker *worker, uint32_t count)
   const uint32_t head = pst_share_load(&worker->page->complete_head);
   if (worker->complete_tail - head > PST_SHARE_ENTRIES ||
       head - worker->complete_head > PST_SHARE_ENTRIES) {
-    share_client_break(worker->client, "its position in the completion ring is impossible");
+    share_client_expel(worker->client, "its position in the completion ring is impossible");
     return false;
   }
   worker->complete_head = head;
@@ -81,7 +81,7 @@ static void share_complete_event(struct share_endpoint *endpoint, struct pst_com
 {
   if (event->code == PST_EVENT_CLOSED) {
     endpoint->inner = NULL; /* the requests left end first: share_submit_post() */
-    share_submit_activate(endpoint);
+    share_endpoint_activate(endpoint);
     return;
   }
   if (event->code == PST_EVENT_DISCONNECTED && event->status == 0 && endpoint->peer &&
@@ -104,7 +104,7 @@ static void share_complete_one(struct share_worker *worker, struct pst_completio
     share_complete_message(endpoint, completion);
   else if (completion->kind == PST_COMPLETION_EVENT)
     share_complete_event(endpoint, completion);
-  else if (share_submit_done(endpoint, completion->code, completion->u.done.count))
+  else if (share_endpoint_done(endpoint, completion->code, completion->u.done.count))
     share_complete_push(worker, completion);
   else
     pst_log(PST_LOG_ERROR, "transport %s ends requests that it does not have: a bug of it",

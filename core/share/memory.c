@@ -215,12 +215,12 @@ int share_mr_deregister(struct share_client *client, uint32_t number)
   struct share_mr *mr = share_mr_use(client, number);
 
   if (!mr) {
-    share_client_break(client, "it deregistered memory that is not registered");
+    share_client_expel(client, "it deregistered memory that is not registered");
     return -EINVAL;
   }
   atomic_store(&mr->number, 0);
   if (atomic_fetch_sub(&mr->uses, 1) != 1) {
-    share_client_break(client, "it deregistered memory that requests or rings use");
+    share_client_expel(client, "it deregistered memory that requests or rings use");
     return -EBUSY;
   }
   share_mr_close(client, mr);

@@ -102,8 +102,9 @@ struct pst_share {
 int share_client_start(struct pst_share *share, int fd, pid_t pid, uid_t uid);
 /* Wait for its thread, which has ended or whose connection is shut down. */
 void share_client_join(struct share_client *client);
-/* The client broke a rule: it is disconnected. Any thread; the first reason counts. */
-void share_client_break(struct share_client *client, const char *rule);
+
+/* expel.c. Disconnects a client that broke a rule. Any thread; the first reason counts. */
+void share_client_expel(struct share_client *client, const char *rule);
 
 /* memory.c: on the client's thread. */
 int share_memory_open(struct share_client *client);

@@ -8,16 +8,6 @@
 
 #define RUN_MAX 64u /* requests of one post() */
 
-void share_submit_activate(struct share_endpoint *endpoint)
-{
-  struct share_worker *worker = endpoint->worker;
-
-  if (!endpoint->is_active) {
-    endpoint->is_active = true;
-    worker->active[worker->active_count++] = endpoint;
-  }
-}
-
 /* ---- Out of the ring ----------------------------------------------------------------- */
 
 static uint32_t share_submit_right(uint32_t opcode)
@@ -42,18 +32,6 @@ static struct share_mr *share_submit_piece(struct share_worker *worker, uint32_t
     return NULL;
   }
   return mr;
-}
-
-static void share_submit_forget(struct share_endpoint *endpoint, uint32_t at)
-{
-  struct share_pending *pending = &endpoint->pending[at];
-
-  share_mr_unuse(pending->mr);
-  for (uint32_t i = 0; i < pending->pieces; i++)
-    share_mr_unuse(endpoint->piece_mrs[(size_t)at * endpoint->pieces_max + i]);
-  if (pending->remote)
-    pending->remote->uses--;
-  *pending = (struct share_pending){.is_done = true};
 }
 
 /* Pieces that follow `entry` in the ring, at *head. */
@@ -146,11 +124,11 @@ static bool share_submit_request(struct share_worker *worker, const struct pst_s
   } else
     share_submit_remote(endpoint, entry, at, &wrong);
   if (wrong) {
-    share_submit_forget(endpoint, at);
+    share_endpoint_forget(endpoint, at);
     return false;
   }
   endpoint->tail++;
-  share_submit_activate(endpoint);
+  share_endpoint_activate(endpoint);
   return true;
 }
 
@@ -192,7 +170,7 @@ uint32_t share_submit_take(struct share_worker *worker)
       right = entry.kind == PST_SHARE_RELEASE && share_submit_release(worker, &entry);
   }
   if (!right) {
-    share_client_break(worker->client, "an entry of its submission ring breaks a rule");
+    share_client_expel(worker->client, "an entry of its submission ring breaks a rule");
     return 0;
   }
   worker->submit_head = head;
@@ -201,24 +179,6 @@ uint32_t share_submit_take(struct share_worker *worker)
 }
 
 /* ---- Into the transport -------------------------------------------------------------- */
-
-bool share_submit_done(struct share_endpoint *endpoint, uint32_t opcode, uint64_t count)
-{
-  if (count > endpoint->under_way)
-    return false;
-  for (uint32_t i = endpoint->head; count > 0 && i != endpoint->posted; i++) {
-    const uint32_t at = i & endpoint->mask;
-    if (endpoint->pending[at].is_done || endpoint->requests[at].opcode != opcode)
-      continue;
-    share_submit_forget(endpoint, at);
-    endpoint->under_way--;
-    count--;
-  }
-  while (endpoint->head != endpoint->posted &&
-         endpoint->pending[endpoint->head & endpoint->mask].is_done)
-    endpoint->head++;
-  return count == 0;
-}
 
 /* The request that is next to be posted ends with this status, behind those under way. False:
  * later. */
@@ -229,7 +189,7 @@ static bool share_submit_fail(struct share_endpoint *endpoint, int32_t status)
   if (endpoint->under_way || !share_complete_has_room(endpoint->worker, 1))
     return false;
   share_complete_push_done(endpoint, endpoint->requests[at].opcode, status, 1);
-  share_submit_forget(endpoint, at);
+  share_endpoint_forget(endpoint, at);
   endpoint->head = ++endpoint->posted;
   return true;
 }

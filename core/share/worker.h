@@ -89,18 +89,34 @@ void share_life_address(struct share_endpoint *endpoint, const void *bytes, uint
 void share_life_connect(struct share_endpoint *endpoint, const void *bytes, uint32_t length);
 void share_life_end(struct share_endpoint *endpoint);
 
+/* endpoint.c. Returns an endpoint of the worker that has no queue yet, or NULL. */
+struct share_endpoint *share_endpoint_alloc(struct share_worker *worker);
+void share_endpoint_free(struct share_endpoint *endpoint);
+/* Allocates the queue, for requests_max requests of pieces_max pieces. */
+int share_endpoint_make_room(struct share_endpoint *endpoint);
+/* The request at this index of the queue no longer uses its memory and its remote. */
+void share_endpoint_forget(struct share_endpoint *endpoint, uint32_t at);
+/* `count` requests of this opcode, the oldest, are done. False: there are not so many. */
+bool share_endpoint_done(struct share_endpoint *endpoint, uint32_t opcode, uint64_t count);
+/* The endpoint has something to post, or closes: share_submit_post() looks at it. */
+static inline void share_endpoint_activate(struct share_endpoint *endpoint)
+{
+  struct share_worker *worker = endpoint->worker;
+
+  if (!endpoint->is_active) {
+    endpoint->is_active = true;
+    worker->active[worker->active_count++] = endpoint;
+  }
+}
+
 /* call.c */
 void share_call_run(struct share_worker *worker, struct share_command *command);
-void share_endpoint_free(struct share_endpoint *endpoint);
 void share_call_close_all(struct share_worker *worker);
 
 /* submit.c. Take what the client has submitted; returns how many entries. */
 uint32_t share_submit_take(struct share_worker *worker);
 /* Give to the transport what it takes, and end what has to end; returns how many requests. */
 uint32_t share_submit_post(struct share_worker *worker);
-void share_submit_activate(struct share_endpoint *endpoint);
-/* `count` requests of this opcode, the oldest, are done. False: there are not so many. */
-bool share_submit_done(struct share_endpoint *endpoint, uint32_t opcode, uint64_t count);
 
 /* complete.c. Returns how many completions the transport gave. */
 uint32_t share_complete_poll(struct share_worker *worker);
