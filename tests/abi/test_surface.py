@@ -24,9 +24,10 @@ def code_of(path):
     return re.sub(r"/\*.*?\*/", "", path.read_text(), flags=re.S)
 
 
-APPLICATIONS = ("penstock.h", "types.h", "config.h", "stream.h", "node.h", "stats.h", "pattern.h", "dlpack.h")
+APPLICATIONS = ("penstock.h", "types.h", "config.h", "stream.h", "node.h", "stats.h", "pattern.h", "share.h",
+                "dlpack.h")  # fmt: skip
 PLUGINS = ("plugin.h", "memory.h", "transport.h", "transport-extra.h", "transport-rma.h", "page.h", "memory-util.h",
-           "transport-cpu.h", "transport-util.h")  # fmt: skip
+           "transport-cpu.h", "transport-util.h", "share-protocol.h")  # fmt: skip
 
 
 def declared():

@@ -39,6 +39,7 @@
 #include "config.h"
 #include "node.h"
 #include "pattern.h"
+#include "share.h"
 #include "stats.h"
 #include "stream.h"
 #include "types.h"

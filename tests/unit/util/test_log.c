@@ -116,7 +116,7 @@ static void test_level_and_complaint_reach_a_sink(void **state)
   expect_child_of("sink", NULL, "level 2\nlevel 1\n");
   expect_child_of("sink", "debug", "level 3\nlevel 1\n");
   expect_child_of("sink", "loud",
-                  "level 2\n1 PENSTOCK_LOG=loud is no log level, taken as info; "
+                  "level 2\n1 PENSTOCK_LOG=loud is not a log level, and info is used; "
                   "write error, warn, info or debug\nlevel 1\n");
 }
 
@@ -139,7 +139,7 @@ static void test_level_from_environment(void **state)
 static void test_unknown_level_is_reported(void **state)
 {
   (void)state;
-  expect_child("loud", "penstock: warning: PENSTOCK_LOG=loud is no log level, taken as info; "
+  expect_child("loud", "penstock: warning: PENSTOCK_LOG=loud is not a log level, and info is used; "
                        "write error, warn, info or debug\n"
                        "penstock: error: one\npenstock: warning: two\npenstock: three\n");
 }
