@@ -289,7 +289,7 @@ int app_result_begin(const struct command *command, const struct arguments *argu
     own.spare = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
     ready = own.spare < 0 ? -errno : 0;
   }
-  if (code == 0 && ready == 0 && !command->forks)
+  if (code == 0 && ready == 0 && !command->forks && (command->options & OPTION_SANDBOX) == 0)
     ready = app_result_watch();
   if (ready < 0) {
     app_log(PST_LOG_ERROR,

@@ -198,8 +198,12 @@ int app_runner_main(const struct command *command, const struct arguments *argum
   }
   if (rc == 0)
     rc = app_threads_start(&runner, &runner.error);
-  if (rc == 0)
-    rc = app_sandbox_seal(runner.sandbox, &runner.error);
+  if (rc == 0 && (rc = app_sandbox_seal(runner.sandbox, &runner.error)) < 0) {
+    atomic_store(&runner.drain_by_ns, 1);
+    atomic_store(&runner.stop, true);
+    pst_session_wake(runner.session);
+    app_threads_join(&runner);
+  }
   if (rc == 0) {
     runner_watch(&runner);
     app_threads_join(&runner);

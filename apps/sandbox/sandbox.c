@@ -6,6 +6,7 @@
 #include <glob.h>
 #include <libgen.h>
 #include <limits.h>
+#include <link.h>
 #include <linux/capability.h>
 #include <mntent.h>
 #include <stdio.h>
@@ -17,6 +18,7 @@
 #include "capabilities.h"
 #include "landlock.h"
 #include "log.h"
+#include "result_file.h"
 #include "stream_config.h"
 #include "syscalls.h"
 #include "util/host_port.h"
@@ -52,6 +54,9 @@ static const struct landlock_path sandbox_system[] = {
     {"/etc/rdma", READ_RIGHTS},
     {"/etc/ucx", READ_RIGHTS},
     {"/etc/nvidia", READ_RIGHTS},
+    {"/etc/ssl/openssl.cnf", READ_RIGHTS},
+    {"/etc/pki/tls/openssl.cnf", READ_RIGHTS},
+    {"/etc/crypto-policies", READ_RIGHTS},
     {"/etc/hosts", READ_RIGHTS},
     {"/etc/host.conf", READ_RIGHTS},
     {"/etc/resolv.conf", READ_RIGHTS},
@@ -66,12 +71,12 @@ static const struct landlock_path sandbox_system[] = {
 };
 /* Block devices are not among them, nor is /dev/mem. */
 static const char *const sandbox_devices[] = {
-    "/dev/null",    "/dev/zero",      "/dev/full",     "/dev/random",
-    "/dev/urandom", "/dev/tty",       "/dev/pts",      "/dev/infiniband",
-    "/dev/nvidia*", "/dev/nvmap",     "/dev/nvgpu*",   "/dev/nvhost*",
-    "/dev/nvsci*",  "/dev/dri",       "/dev/dma_heap", "/dev/gdrdrv",
-    "/dev/knem",    "/dev/xpmem",     "/dev/vfio",     "/dev/uio*",
-    "/dev/net/tun", "/dev/vhost-net", "/dev/ptp*",     "/dev/cpu_dma_latency",
+    "/dev/null",     "/dev/zero",    "/dev/full",
+    "/dev/random",   "/dev/urandom", "/dev/infiniband",
+    "/dev/nvidia*",  "/dev/nvmap",   "/dev/nvgpu*",
+    "/dev/nvhost*",  "/dev/nvsci*",  "/dev/dri",
+    "/dev/dma_heap", "/dev/gdrdrv",  "/dev/knem",
+    "/dev/xpmem",    "/dev/ptp*",    "/dev/cpu_dma_latency",
 };
 
 #define CAPABILITIES_ALWAYS                                                                        \
@@ -99,9 +104,10 @@ static const struct sandbox_transport sandbox_transports[] = {
     {"verbs_rc", CAPABILITY(CAP_NET_RAW), false, true, false},
     {"verbs_dc", CAPABILITY(CAP_NET_RAW), false, true, false},
     {"ucx", CAPABILITY(CAP_SYS_PTRACE), true, true, true},
+    {"share", 0, false, false, false}, /* its router has all that */
 };
-/* A plugin that is not ours: nobody knows. */
-static const struct sandbox_transport sandbox_unknown = {NULL, UINT64_MAX, true, true, true};
+/* A plugin that is not ours: nobody knows. One that reads its peers' memory needs --sandbox off. */
+static const struct sandbox_transport sandbox_unknown = {NULL, UINT64_MAX, true, true, false};
 
 enum sandbox_mode { SANDBOX_AUTO, SANDBOX_REQUIRE, SANDBOX_OFF, SANDBOX_UNKNOWN };
 
@@ -157,16 +163,15 @@ static void sandbox_add_list(struct sandbox *sandbox, const char *folders, uint6
   free(copy);
 }
 
-static void sandbox_add_devices(struct sandbox *sandbox)
+static void sandbox_add_devices(struct sandbox *sandbox, const char *pattern)
 {
-  for (size_t i = 0; i < sizeof(sandbox_devices) / sizeof(sandbox_devices[0]); i++) {
-    glob_t found;
-    if (glob(sandbox_devices[i], 0, NULL, &found) != 0)
-      continue;
-    for (size_t j = 0; j < found.gl_pathc; j++)
-      sandbox_add(sandbox, found.gl_pathv[j], DEVICE_RIGHTS);
-    globfree(&found);
-  }
+  glob_t found;
+
+  if (glob(pattern, 0, NULL, &found) != 0)
+    return;
+  for (size_t i = 0; i < found.gl_pathc; i++)
+    sandbox_add(sandbox, found.gl_pathv[i], DEVICE_RIGHTS);
+  globfree(&found);
 }
 
 /* Shared memory, also in huge pages. */
@@ -182,16 +187,23 @@ static void sandbox_add_shared_memory(struct sandbox *sandbox)
     endmntent(mounts);
 }
 
-/* Where this program and its library lie: plugins are searched beside them. */
+/* The folder of the program, of its library, or of another object that is loaded: plugins and what
+ * they load lie beside them. */
+static int sandbox_add_object(struct dl_phdr_info *object, size_t size, void *context)
+{
+  const char *name = object->dlpi_name[0] == '\0' ? "/proc/self/exe" : object->dlpi_name;
+  char *where = realpath(name, NULL);
+
+  (void)size;
+  if (where && strchr(where + 1, '/'))
+    sandbox_add_parent(context, where, READ_RIGHTS);
+  free(where);
+  return 0;
+}
+
 static void sandbox_add_program(struct sandbox *sandbox)
 {
-  char where[PATH_MAX];
-  ssize_t length = readlink("/proc/self/exe", where, sizeof(where) - 1);
-
-  if (length <= 0)
-    return;
-  where[length] = '\0';
-  sandbox_add_parent(sandbox, where, READ_RIGHTS);
+  dl_iterate_phdr(sandbox_add_object, sandbox);
 }
 
 static void sandbox_add_port(struct sandbox *sandbox, const char *address, bool to_listen)
@@ -221,7 +233,7 @@ static void sandbox_add_port(struct sandbox *sandbox, const char *address, bool 
 static void sandbox_allow_named(struct sandbox *sandbox, const char *path)
 {
   sandbox_add(sandbox, path, WRITE_RIGHTS);
-  if (access(path, F_OK) != 0)
+  if (access(path, F_OK) != 0 && strchr(path + 1, '/') && strncmp(path, "/dev/", 5) != 0)
     sandbox_add_parent(sandbox, path, WRITE_RIGHTS);
 }
 
@@ -234,7 +246,7 @@ static void sandbox_allow_paths_in(struct sandbox *sandbox, const char *text, si
   sandbox->is_short |= !copy;
   for (char *word = copy ? strtok_r(copy, ends, &rest) : NULL; word;
        word = strtok_r(NULL, ends, &rest))
-    if (word[0] == '/' && word[1] != '\0')
+    if (word[0] == '/' && word[1] != '\0' && word[1] != '/')
       sandbox_allow_named(sandbox, word);
   free(copy);
 }
@@ -273,7 +285,8 @@ struct sandbox *app_sandbox_new(const struct arguments *arguments)
     return sandbox;
   for (size_t i = 0; i < sizeof(sandbox_system) / sizeof(sandbox_system[0]); i++)
     sandbox_add(sandbox, sandbox_system[i].path, sandbox_system[i].access);
-  sandbox_add_devices(sandbox);
+  for (size_t i = 0; i < sizeof(sandbox_devices) / sizeof(sandbox_devices[0]); i++)
+    sandbox_add_devices(sandbox, sandbox_devices[i]);
   sandbox_add_shared_memory(sandbox);
   sandbox_add_program(sandbox);
   sandbox_add_list(sandbox, secure_getenv("XDG_RUNTIME_DIR"), SOCKET_RIGHTS);
@@ -291,7 +304,8 @@ struct sandbox *app_sandbox_new(const struct arguments *arguments)
     /* Looked at before it is replaced; a FIFO or a device is written to. */
     sandbox_add(sandbox, arguments->json,
                 READ_RIGHTS | (sandbox_is_file(arguments->json) ? 0 : LANDLOCK_WRITE_FILE));
-    sandbox_add_parent(sandbox, arguments->json, REPLACE_RIGHTS);
+    if (sandbox_is_file(arguments->json))
+      sandbox_add_parent(sandbox, arguments->json, REPLACE_RIGHTS);
   }
   sandbox_add_port(sandbox, arguments->metrics, true);
   return sandbox;
@@ -316,6 +330,7 @@ void app_sandbox_allow_folder(struct sandbox *sandbox, const char *folder, bool 
 void app_sandbox_allow_transport(struct sandbox *sandbox, const char *plugin)
 {
   const struct sandbox_transport *needs = &sandbox_unknown;
+  const bool is_dpdk = plugin && strcmp(plugin, "ethernet") == 0;
 
   for (size_t i = 0; i < sizeof(sandbox_transports) / sizeof(sandbox_transports[0]); i++)
     if (plugin && strcmp(sandbox_transports[i].plugin, plugin) == 0)
@@ -324,7 +339,12 @@ void app_sandbox_allow_transport(struct sandbox *sandbox, const char *plugin)
   sandbox->has_tcp |= needs->has_tcp;
   sandbox->calls.opens_inet |= needs->opens_inet;
   sandbox->calls.reads_peers |= needs->reads_peers;
-  if (plugin && strcmp(plugin, "ethernet") == 0) {
+  sandbox->calls.has_streams |= needs->has_tcp || is_dpdk; /* memif connects again */
+  if (is_dpdk) {
+    static const char *const devices[] = {"/dev/vfio", "/dev/uio*", "/dev/net/tun",
+                                          "/dev/vhost-net"};
+    for (size_t i = 0; i < sizeof(devices) / sizeof(devices[0]); i++)
+      sandbox_add_devices(sandbox, devices[i]);
     sandbox_add(sandbox, "/run/dpdk", WRITE_RIGHTS);
     sandbox_add_list(sandbox, secure_getenv("XDG_RUNTIME_DIR"), WRITE_RIGHTS);
     sandbox_add_list(sandbox, "/run", LANDLOCK_MAKE_DIR);
@@ -335,9 +355,14 @@ void app_sandbox_allow_tls(struct sandbox *sandbox, const struct pst_tls_params 
 {
   const char *const files[] = {tls->certificate, tls->key, tls->ca, tls->crl, tls->psk};
 
-  for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
+  for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+    char *where = files[i] ? realpath(files[i], NULL) : NULL; /* behind a link */
     if (files[i])
       sandbox_add_parent(sandbox, files[i], READ_RIGHTS);
+    if (where)
+      sandbox_add_parent(sandbox, where, READ_RIGHTS);
+    free(where);
+  }
 }
 
 void app_sandbox_allow_listen(struct sandbox *sandbox, const char *address)
@@ -354,7 +379,8 @@ static void sandbox_allow_connect(struct sandbox *sandbox, const char *address)
 /* Keys whose files are seen to otherwise. */
 static bool sandbox_is_known_key(const char *line)
 {
-  static const char *const keys[] = {"file:", "certificate:", "key:", "ca:", "crl:", "psk:"};
+  static const char *const keys[] = {
+      "file:", "certificate:", "key:", "ca:", "crl:", "psk:", "peers:"};
 
   for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
     if (strncmp(line, keys[i], strlen(keys[i])) == 0)
@@ -386,6 +412,7 @@ static void sandbox_allow_ends(struct sandbox *sandbox, const struct pst_config 
 {
   for (uint32_t i = 0; i < pst_config_stream_count(config); i++) {
     const char *stream = pst_config_stream_name(config, i);
+    const char *source = app_stream_text(config, stream, "sender.source.file");
     const char *sink = app_stream_text(config, stream, "receiver.sink.file");
     if (roles & PST_SESSION_SENDER)
       app_sandbox_allow_transport(sandbox,
@@ -393,7 +420,10 @@ static void sandbox_allow_ends(struct sandbox *sandbox, const struct pst_config 
     if (roles & PST_SESSION_RECEIVER)
       app_sandbox_allow_transport(sandbox,
                                   app_stream_text(config, stream, "receiver.transport.plugin"));
-    if ((roles & PST_SESSION_RECEIVER) && sink)
+    /* A capture that is sent again and again is opened anew each time. */
+    if ((roles & PST_SESSION_SENDER) && source)
+      sandbox_add(sandbox, source, READ_RIGHTS);
+    if ((roles & PST_SESSION_RECEIVER) && sink && sandbox_is_file(sink))
       sandbox_add_parent(sandbox, sink, REPLACE_RIGHTS);
   }
 }
@@ -438,7 +468,7 @@ static int sandbox_judge(const struct sandbox *sandbox, const char *means, int r
                       means, strerror(-rc));
 }
 
-int app_sandbox_begin(struct sandbox *sandbox, struct pst_error *error)
+static int sandbox_confine(struct sandbox *sandbox, struct pst_error *error)
 {
   int rc = 0;
 
@@ -454,11 +484,24 @@ int app_sandbox_begin(struct sandbox *sandbox, struct pst_error *error)
     rc = sandbox_judge(sandbox, "way to give capabilities up",
                        capabilities_keep(sandbox->capabilities), error);
   /* A peer's memory cannot be read from within: that would end ucx's copies between processes. */
-  if (rc == 0 && !sandbox->calls.reads_peers)
+  if (rc == 0 && sandbox->calls.reads_peers)
+    rc = sandbox_judge(sandbox, "Landlock beside a transport that reads its peers' memory",
+                       -EOPNOTSUPP, error);
+  else if (rc == 0)
     rc = sandbox_judge(sandbox, "Landlock",
                        landlock_restrict(sandbox->paths, sandbox->path_count, !sandbox->has_tcp,
                                          sandbox->ports, sandbox->port_count),
                        error);
+  return rc;
+}
+
+int app_sandbox_begin(struct sandbox *sandbox, struct pst_error *error)
+{
+  int rc = sandbox_confine(sandbox, error);
+
+  if (rc == 0 && (rc = app_result_watch()) < 0)
+    app_log_fail(error, PST_EXIT_FAILED, rc, "--json: cannot prepare to write the result: %s",
+                 strerror(-rc));
   return rc;
 }
 

@@ -6,6 +6,7 @@
 
 #ifdef HAVE_SECCOMP
 #include <asm/ioctls.h>
+#include <netinet/in.h>
 #include <sched.h>
 #include <seccomp.h>
 #include <stddef.h>
@@ -169,14 +170,6 @@ static const char *const syscalls_allowed[] = {
     "pkey_free",
     "pkey_mprotect",
     "membarrier",
-    "shmget",
-    "shmat",
-    "shmdt",
-    "shmctl",
-    "semget",
-    "semop",
-    "semtimedop",
-    "semctl",
     /* threads, without new processes: clone() below */
     "futex",
     "futex_time64",
@@ -264,9 +257,6 @@ static const char *const syscalls_allowed[] = {
     "accept4",
     "getsockname",
     "getpeername",
-    "sendto",
-    "sendmsg",
-    "sendmmsg",
     "recvfrom",
     "recvmsg",
     "recvmmsg",
@@ -305,6 +295,10 @@ static const char *const syscalls_allowed[] = {
     "getrandom",
 };
 
+/* Memory of other processes. */
+static const char *const syscalls_shared[] = {
+    "process_vm_readv", "process_vm_writev", "shmget", "shmat", "shmdt", "shmctl"};
+
 /* The leak check of the address sanitizer stops the process from one that it clones. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define SYSCALLS_HAS_SANITIZER 1
@@ -322,23 +316,51 @@ static int syscalls_allow(scmp_filter_ctx filter, const char *name)
   return number == __NR_SCMP_ERROR ? 0 : seccomp_rule_add(filter, SCMP_ACT_ALLOW, number, 0);
 }
 
+/* Of Unix sockets those of the control channel's kind alone: services of the host, which would
+ * start a program for who asks, have others. Of the network no MPTCP, which Landlock does not take
+ * for TCP. */
 static int syscalls_allow_sockets(scmp_filter_ctx filter, const struct syscalls_needs *needs)
 {
-  static const int families[] = {AF_UNIX, AF_NETLINK, AF_INET, AF_INET6};
-  static const unsigned types[] = {SOCK_STREAM, SOCK_DGRAM, SOCK_SEQPACKET};
-  const size_t count = needs->opens_inet ? 4 : 2;
+  static const struct {
+    int family;
+    unsigned type;
+    bool is_inet, is_plain;
+  } sockets[] = {
+      {AF_UNIX, SOCK_SEQPACKET, false, false}, {AF_NETLINK, SOCK_RAW, false, false},
+      {AF_NETLINK, SOCK_DGRAM, false, false},  {AF_INET, SOCK_DGRAM, true, false},
+      {AF_INET6, SOCK_DGRAM, true, false},     {AF_INET, SOCK_STREAM, true, true},
+      {AF_INET6, SOCK_STREAM, true, true},
+  };
   int rc = 0;
 
-  for (size_t i = 0; rc == 0 && i < count; i++)
-    for (size_t j = 0; rc == 0 && j < sizeof(types) / sizeof(types[0]); j++)
-      rc = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(socket), 2,
-                            SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)families[i]),
-                            SCMP_A1(SCMP_CMP_MASKED_EQ, TYPE_MASK, types[j]));
-  /* Of netlink a raw socket is the usual one. */
+  for (size_t i = 0; rc == 0 && i < sizeof(sockets) / sizeof(sockets[0]); i++) {
+    const scmp_datum_t family = (scmp_datum_t)sockets[i].family;
+    if (sockets[i].is_inet && !needs->opens_inet)
+      continue;
+    for (scmp_datum_t protocol = 0; rc == 0 && protocol <= IPPROTO_TCP; protocol += IPPROTO_TCP)
+      rc = sockets[i].is_plain
+               ? seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(socket), 3,
+                                  SCMP_A0(SCMP_CMP_EQ, family),
+                                  SCMP_A1(SCMP_CMP_MASKED_EQ, TYPE_MASK, sockets[i].type),
+                                  SCMP_A2(SCMP_CMP_EQ, protocol))
+               : seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(socket), 2,
+                                  SCMP_A0(SCMP_CMP_EQ, family),
+                                  SCMP_A1(SCMP_CMP_MASKED_EQ, TYPE_MASK, sockets[i].type));
+  }
+  if (rc == 0 && needs->has_streams)
+    rc =
+        seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(socket), 2, SCMP_A0(SCMP_CMP_EQ, AF_UNIX),
+                         SCMP_A1(SCMP_CMP_MASKED_EQ, TYPE_MASK, SOCK_STREAM));
+  /* With MSG_FASTOPEN a send connects, which Landlock does not see. */
+  if (rc == 0)
+    rc = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(sendto), 1,
+                          SCMP_A3(SCMP_CMP_MASKED_EQ, MSG_FASTOPEN, 0));
+  if (rc == 0)
+    rc = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(sendmsg), 1,
+                          SCMP_A2(SCMP_CMP_MASKED_EQ, MSG_FASTOPEN, 0));
   return rc < 0 ? rc
-                : seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(socket), 2,
-                                   SCMP_A0(SCMP_CMP_EQ, AF_NETLINK),
-                                   SCMP_A1(SCMP_CMP_MASKED_EQ, TYPE_MASK, SOCK_RAW));
+                : seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(sendmmsg), 1,
+                                   SCMP_A3(SCMP_CMP_MASKED_EQ, MSG_FASTOPEN, 0));
 }
 
 /* The C library falls back from clone3(), whose flags no filter can read, to clone(). */
@@ -390,10 +412,10 @@ int syscalls_restrict(const struct syscalls_needs *needs)
     rc = syscalls_allow_sockets(filter, needs);
   if (rc == 0)
     rc = syscalls_allow_threads(filter);
-  if (rc == 0 && needs->reads_peers)
-    rc = syscalls_allow(filter, "process_vm_readv");
-  if (rc == 0 && needs->reads_peers)
-    rc = syscalls_allow(filter, "process_vm_writev");
+  for (size_t i = 0;
+       rc == 0 && needs->reads_peers && i < sizeof(syscalls_shared) / sizeof(syscalls_shared[0]);
+       i++)
+    rc = syscalls_allow(filter, syscalls_shared[i]);
   if (rc == 0)
     rc = seccomp_load(filter);
   seccomp_release(filter);

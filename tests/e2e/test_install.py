@@ -283,8 +283,8 @@ def completed(script, *words, program=BUILD):
     return [word.strip() for word in out.stdout.splitlines()]
 
 
-COMMANDS = ["bench", "check", "doctor", "get", "hardware-check", "help", "init", "plugins", "put", "receive", "report", "request",
-            "run", "schema", "send", "serve", "topo"]  # fmt: skip
+COMMANDS = ["bench", "check", "doctor", "get", "hardware-check", "help", "init", "keys", "plugins", "put", "receive", "report", "request",
+            "run", "schema", "send", "serve", "share", "topo"]  # fmt: skip
 
 
 class Completion(Case):

@@ -561,7 +561,7 @@ class StandardOutput(Case):
 
     def test_every_command(self):
         listed = re.findall(r"^  (\w+) ", self.run_program("--help").stdout.split("Examples")[0], re.M)
-        self.assertEqual(len(set(listed) - {"penstock"}), 15)
+        self.assertEqual(len(set(listed) - {"penstock"}), 17)
         for words in (
             ("--help",), ("help",), ("help", "streams.ring"), ("schema",), ("--version",), ("version",), *((name, "--help") for name in listed if name != "penstock"),
             ("check", "config/loopback.yaml"), ("plugins",), ("plugins", "loopback"),

@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """The sandbox of run, send, receive and serve: what an intruder can still do in each of their threads."""
 import ctypes
+import json
 import os
 import pathlib
 import re
 import signal
 import socket
+import struct
 import unittest
 
-from harness import FAKES, PROGRAM, SANITIZED, main, wait_until
+from harness import FAKES, HAS_PCAP, PROGRAM, SANITIZED, main, wait_until
 from serving import ServeCase
 
 INTRUDER = FAKES / "libintruder.so"
@@ -18,7 +20,7 @@ LANDLOCK = max(0, LIBC.syscall(444, None, ctypes.c_size_t(0), 1))
 HAS_SECCOMP = b"libseccomp" in PROGRAM.read_bytes()
 # The address sanitizer's leak check needs both.
 SPARED = {"fork", "trace"} if SANITIZED else set()
-BY_LANDLOCK = {"connect": 4, "signal": 6}  # and its version that has it
+BY_LANDLOCK = {"connect": 4, "multipath": 4, "fast open": 4, "signal": 6}  # and its version that has it
 BY_SECCOMP = {"packets", "fork", "exec", "trace", "unshare", "terminal"} - SPARED
 
 
@@ -32,7 +34,7 @@ def states(pid):
 
 
 def is_sealed(pid):
-    return all(state["Seccomp"] == "2" for state in states(pid).values())
+    return all(state["Seccomp_filters"] == "2" for state in states(pid).values())
 
 
 @unittest.skipUnless(LANDLOCK > 0 and HAS_SECCOMP, "this kernel has no Landlock, or this build no seccomp")
@@ -43,6 +45,10 @@ class Sandbox(ServeCase):
         self.secret.write_text("a secret")
         self.stranger = socket.create_server(("127.0.0.1", 0))
         self.addCleanup(self.stranger.close)
+        self.service = socket.socket(socket.AF_UNIX)
+        self.addCleanup(self.service.close)
+        self.service.bind(str(self.folder / "service"))
+        self.service.listen()
 
     def environment(self, read=(), write=(), **more):
         return {
@@ -50,6 +56,7 @@ class Sandbox(ServeCase):
             "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0",
             "INTRUDER_READ": ":".join(map(str, (self.secret, *read))),
             "INTRUDER_WRITE": ":".join(map(str, (self.folder / "planted", *write))),
+            "INTRUDER_SERVICE": str(self.folder / "service"),
             "INTRUDER_PORT": str(self.stranger.getsockname()[1]),
             **more,
         }
@@ -89,7 +96,9 @@ class Sandbox(ServeCase):
     # ---- who listens ----
 
     def test_a_receiver(self):
-        receiver = self.receiver("--sandbox", "require", "--metrics", "127.0.0.1:0")
+        (self.folder / "results").mkdir()
+        receiver = self.receiver("--sandbox", "require", "--metrics", "127.0.0.1:0",
+                                 "--json", self.folder / "results" / "r.json")  # fmt: skip
         wait_until(lambda: is_sealed(receiver.pid), 20, "all threads are sealed")
         for state in states(receiver.pid).values():
             self.assertEqual(state["NoNewPrivs"], "1")
@@ -105,7 +114,7 @@ class Sandbox(ServeCase):
         receiver.wait_line("waiting|receive")
         told = self.intrude(receiver)
         for attempts in told.values():
-            for name in (f"read {self.secret}", f"write {self.folder / 'planted'}", "connect", "fork", "exec", "trace",
+            for name in ("multipath", "fast open", "service", f"read {self.secret}", f"write {self.folder / 'planted'}", "connect", "fork", "exec", "trace",
                          "signal", "unshare"):  # fmt: skip
                 self.assertEqual(attempts[name], 0, name)
         receiver.signal(signal.SIGTERM)
@@ -135,6 +144,27 @@ class Sandbox(ServeCase):
         self.assertEqual(receiver.wait(), 0, str(receiver))
         self.assertEqual((self.folder / "out.bin").stat().st_size, 100 * 4096)
         self.assert_accounted(self.only_stream(self.result("r.json")))
+
+    def test_a_sender(self):
+        """Which may connect: to its receiver's port alone."""
+        config = self.config("- {name: a, message: 4KiB, ring: 16}")
+        sender = self.start("send", config, "--sandbox", "require", environment=self.environment())
+        wait_until(lambda: is_sealed(sender.pid), 20, "all threads are sealed")
+        self.assert_stopped(self.intrude(sender))
+        sender.signal(signal.SIGTERM)
+        sender.wait()
+
+    def test_what_still_works_in_it(self):
+        """Results into a pipe, a capture that is sent again and again, names of peers that look like paths."""
+        config = self.config("- {name: a, message: 4KiB, ring: 16}")
+        child = self.start("run", config, "--sandbox", "require", "--count", "1", "--json", "/dev/stdout", "-q")
+        self.assertEqual((child.wait(), json.loads(child.stdout)["exit_status"]), (0, 0), str(child))
+        if HAS_PCAP:
+            capture = self.folder / "c.pcap"
+            packets = (struct.pack("<IIII", 1, number, 64, 64) + bytes(64) for number in range(3))
+            capture.write_bytes(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1) + b"".join(packets))
+            again = self.config(f"- {{name: a, message: 1KiB, sender: {{source: {{type: pcap, file: {capture}, loop: true}}}}, receiver: {{sink: discard}}}}")  # fmt: skip
+            self.run_program("run", again, "--count", "10", "--sandbox", "require")
 
     # ---- where it is missing ----
 

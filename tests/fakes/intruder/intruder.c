@@ -6,6 +6,7 @@
  *
  *   INTRUDER_READ, INTRUDER_WRITE   files that it tries to open so; several, with ':' between them
  *   INTRUDER_PORT                   TCP port of this host that it tries to connect to
+ *   INTRUDER_SERVICE                Unix socket of a service that it tries to connect to
  *   INTRUDER_HIDES_LANDLOCK         set: the kernel has no Landlock, as far as this process sees
  */
 #include <arpa/inet.h>
@@ -23,6 +24,7 @@
 #include <sys/ptrace.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -72,6 +74,30 @@ static void intruder_connect(const char *port)
     close(fd);
 }
 
+/* Ways to a TCP port that are not connect() of a TCP socket, and to a service of this host. */
+static void intruder_go_around(const char *port, const char *service)
+{
+  struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+  struct sockaddr_un near = {.sun_family = AF_UNIX};
+
+  to.sin_port = htons((uint16_t)atoi(port ? port : "1"));
+  int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, IPPROTO_MPTCP);
+  int rc = fd < 0 ? fd : connect(fd, (const struct sockaddr *)&to, sizeof(to));
+  intruder_tell("multipath", rc < 0 ? errno : 0);
+  intruder_keep(fd);
+  fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  ssize_t sent = fd < 0 ? -1
+                        : sendto(fd, "x", 1, MSG_FASTOPEN | MSG_NOSIGNAL,
+                                 (const struct sockaddr *)&to, sizeof(to));
+  intruder_tell("fast open", sent < 0 ? errno : 0);
+  intruder_keep(fd);
+  snprintf(near.sun_path, sizeof(near.sun_path), "%s", service ? service : "");
+  fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  rc = fd < 0 ? fd : connect(fd, (const struct sockaddr *)&near, sizeof(near));
+  intruder_tell("service", rc < 0 ? errno : 0);
+  intruder_keep(fd);
+}
+
 static void intruder_fork(void)
 {
   pid_t child = fork();
@@ -98,6 +124,7 @@ static void intruder_act(int number)
   intruder_open("read", getenv("INTRUDER_READ"), O_RDONLY);
   intruder_open("write", getenv("INTRUDER_WRITE"), O_WRONLY | O_CREAT);
   intruder_connect(getenv("INTRUDER_PORT"));
+  intruder_go_around(getenv("INTRUDER_PORT"), getenv("INTRUDER_SERVICE"));
   intruder_tell("packets", intruder_keep(socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0)));
   intruder_fork();
   intruder_call("exec", execve("/no/such/program", none, none), ENOENT);
