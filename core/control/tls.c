@@ -78,6 +78,17 @@ static bool tls_has_host(const char *host, X509 *certificate)
                          NULL) == 1;
 }
 
+/* False: X.509 lets an address have any length, and this one has another than IP's. */
+static bool tls_address_text(const ASN1_OCTET_STRING *bytes, char text[INET6_ADDRSTRLEN])
+{
+  const int length = ASN1_STRING_length(bytes);
+
+  if (length != sizeof(struct in_addr) && length != sizeof(struct in6_addr))
+    return false;
+  return inet_ntop(length == sizeof(struct in_addr) ? AF_INET : AF_INET6,
+                   ASN1_STRING_get0_data(bytes), text, INET6_ADDRSTRLEN);
+}
+
 /* The names of a certificate for people: "a.example, spiffe://b". */
 static void tls_names_text(X509 *certificate, char text[NAMES_TEXT_MAX])
 {
@@ -91,9 +102,7 @@ static void tls_names_text(X509 *certificate, char text[NAMES_TEXT_MAX])
     if (name->type == GEN_DNS || name->type == GEN_URI)
       text_add(text, NAMES_TEXT_MAX, "%s%.*s", between, ASN1_STRING_length(name->d.ia5),
                (const char *)ASN1_STRING_get0_data(name->d.ia5));
-    else if (name->type == GEN_IPADD &&
-             inet_ntop(ASN1_STRING_length(name->d.ip) == 4 ? AF_INET : AF_INET6,
-                       ASN1_STRING_get0_data(name->d.ip), address, sizeof(address)))
+    else if (name->type == GEN_IPADD && tls_address_text(name->d.ip, address))
       text_add(text, NAMES_TEXT_MAX, "%s%s", between, address);
   }
   GENERAL_NAMES_free(names);

@@ -22,7 +22,7 @@ void ca_free(struct ca *ca);
 
 struct leaf {
   const char *name; /* writes NAME.pem and NAME-key.pem */
-  const char *san;  /* "DNS:a,IP:127.0.0.1"; NULL: none */
+  const char *san;  /* "DNS:a,IP:127.0.0.1", or "DER:" and hexadecimal; NULL: none */
   int from_days, to_days;
   const char *usage; /* extended; NULL: both */
 };

@@ -41,6 +41,8 @@ static int set_up(void **state)
   ca_sign(ours, &(struct leaf){.name = "server", .san = "DNS:node.example", .usage = "serverAuth"});
   revoked_serial = ca_sign(ours, &(struct leaf){.name = "revoked", .san = "DNS:node.example"});
   ca_sign(others, &(struct leaf){.name = "foreign", .san = "DNS:node.example,IP:127.0.0.1"});
+  /* Its name is an address of one byte. */
+  ca_sign(others, &(struct leaf){.name = "short", .san = "DER:30:03:87:01:7f"});
   ca_revoke(ours, "ours", revoked_serial, 1);
   ca_revoke(ours, "old", 0, -1);
   ca_revoke(others, "others", 0, 1);
@@ -209,6 +211,8 @@ static void test_refused_certificates(void **state)
   } cases[] = {
       {"foreign", "refuses this end's certificate: its `ca` has not signed it",
        "shows a certificate (node.example, 127.0.0.1) that is not signed by a CA of `ca`"},
+      {"short", "refuses this end's certificate: its `ca` has not signed it",
+       "shows a certificate (no name) that is not signed by a CA of `ca`"},
       {"expired", "refuses this end's certificate: it has expired",
        "shows a certificate (node.example) that has expired"},
       {"early", "or is not valid yet", "shows a certificate (node.example) that is not valid yet"},
