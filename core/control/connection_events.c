@@ -371,18 +371,26 @@ static void connection_beat(struct connection *peer)
     connection_send(peer, message_new(control, WIRE_KEEP));
 }
 
+/* Whether TLS has bytes to be read, of which epoll does not know. */
+static bool connection_holds_back(const struct connection *peer)
+{
+  return peer->has_unread && peer->state < PEER_CLOSING && connection_is_reading(peer);
+}
+
 void connection_tick(struct connection *peer)
 {
   char seconds[24];
 
   seconds_text(peer->control->limits.answer_ns, seconds);
-  if (peer->has_unread && peer->state < PEER_CLOSING && connection_is_reading(peer))
+  if (connection_holds_back(peer)) {
     connection_read_more(peer);
+    connection_watch(peer);
+  }
   connection_check_state(peer, seconds);
   connection_check_frame(peer, seconds);
   connection_check_idleness(peer);
   connection_check_silence(peer);
   connection_beat(peer);
-  if (peer->state == PEER_DEAD)
+  if (peer->state == PEER_DEAD || connection_holds_back(peer))
     peer->control->next_ns = peer->control->now_ns;
 }

@@ -352,6 +352,18 @@ static void client_finish(struct client *client, int fd)
   send_all(fd, client->said + client->first, client->length - client->first);
 }
 
+/* Encrypts a frame: how many bytes there are at `to`. */
+static size_t client_encrypt(struct client *client, const struct wire_message *message, uint8_t *to,
+                             size_t size)
+{
+  uint8_t plain[1024];
+  size_t length;
+
+  assert_int_equal(wire_encode(message, plain, sizeof(plain), &length), 0);
+  assert_int_equal(tls_session_write(client->session, plain, length), 0);
+  return tls_session_take(client->session, to, size);
+}
+
 static void client_end(struct client *client)
 {
   tls_session_free(client->session);
@@ -387,6 +399,47 @@ static void test_replayed(void **state)
     end_close(pair.sender);
     end_close(pair.receiver);
   }
+}
+
+#define BURST 64 /* more than one round reads, in fewer bytes than one recv() takes */
+#define NEVER MS(3600 * 1000)
+
+/* A burst of small frames is read to its end at once, and not when the next deadline comes. */
+static void test_burst(void **state)
+{
+  static struct wire_message message;
+  const struct pst_tls_params here = credentials_of("here", "ours");
+  struct client client;
+  struct pair pair = {.receiver = end_new()};
+  uint8_t burst[4096];
+  size_t length;
+
+  (void)state;
+  pair.receiver->params.tls = &here;
+  pair.receiver->params.heartbeat_ns = NEVER;
+  pair.receiver->params.peer_timeout_ns = 0;
+  pair.receiver->limits.idle_ns = NEVER;
+  end_stream(pair.receiver, "packets", false, NULL);
+  log_clear();
+  assert_int_equal(end_listen(pair.receiver), 0);
+  client_begin(&client, &here);
+  int fd = plain_connect(control_port(pair.receiver->control));
+  client_finish(&client, fd);
+  assert_true(plain_readable(fd)); /* HELLO */
+  hello_of(&message, WIRE_SENDER);
+  length = client_encrypt(&client, &message, burst, sizeof(burst));
+  memset(&message, 0, sizeof(message));
+  message.type = WIRE_KEEP;
+  for (int i = 0; i < BURST; i++)
+    length += client_encrypt(&client, &message, burst + length, sizeof(burst) - length);
+  hello_of(&message, WIRE_SENDER);
+  length += client_encrypt(&client, &message, burst + length, sizeof(burst) - length);
+  assert_true(length < sizeof(burst));
+  send_all(fd, burst, length);
+  log_wait("said HELLO twice");
+  close(fd);
+  client_end(&client);
+  end_close(pair.receiver);
 }
 
 static void test_tls_1_2(void **state)
@@ -592,6 +645,7 @@ int main(void)
       cmocka_unit_test(test_refused_keys),
       cmocka_unit_test_setup_teardown(test_without_tls, simulated_clock_begin, simulated_clock_end),
       cmocka_unit_test(test_replayed),
+      cmocka_unit_test_setup_teardown(test_burst, simulated_clock_begin, simulated_clock_end),
       cmocka_unit_test(test_tls_1_2),
       cmocka_unit_test_setup_teardown(test_half_open, simulated_clock_begin, simulated_clock_end),
       cmocka_unit_test(test_endless_hello),
