@@ -25,6 +25,7 @@ struct tls_context {
   struct pst_tls_params params; /* its texts are ours */
   struct tls_loaded loaded;
   struct tls_identity seen[TLS_FILES]; /* when the files were last read, or tried */
+  bool is_outdated;                    /* and could not be read then, which may pass */
 };
 
 struct tls_session {
@@ -254,6 +255,14 @@ void tls_context_close(struct tls_context *context)
   free(context);
 }
 
+/* Whether files that are as they were may be read later. SSL_CTX_new(), which has worked before,
+ * fails with -EOPNOTSUPP for want of memory. */
+static bool tls_may_pass(int rc)
+{
+  return rc == -EMFILE || rc == -ENFILE || rc == -ENOMEM || rc == -EIO || rc == -ESTALE ||
+         rc == -EOPNOTSUPP;
+}
+
 /* The files may be exchanged one after the other: until they fit, the old ones stay. */
 static void tls_context_refresh(struct tls_context *context)
 {
@@ -262,11 +271,16 @@ static void tls_context_refresh(struct tls_context *context)
   char why[TLS_WHY_MAX];
 
   tls_files_look(&context->params, seen);
-  if (memcmp(seen, context->seen, sizeof(seen)) == 0)
+  const bool is_change = memcmp(seen, context->seen, sizeof(seen)) != 0;
+  if (!is_change && !context->is_outdated)
     return;
   memcpy(context->seen, seen, sizeof(seen));
-  if (tls_context_load(context, &loaded, why) < 0) {
-    pst_log(PST_LOG_ERROR, "tls: %s; the credentials read before stay in use", why);
+  int rc = tls_context_load(context, &loaded, why);
+  context->is_outdated = tls_may_pass(rc);
+  if (rc < 0) {
+    if (is_change)
+      pst_log(PST_LOG_ERROR, "tls: %s; the credentials read before stay in use%s", why,
+              context->is_outdated ? " until a later handshake can read the files" : "");
     return;
   }
   tls_files_free(&context->loaded);

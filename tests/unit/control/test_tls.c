@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -564,6 +565,34 @@ static void test_rotation(void **state)
   end_close(first.receiver);
 }
 
+/* What failed for want of a descriptor is tried again, with one line in the log. */
+static void test_rotation_without_descriptors(void **state)
+{
+  struct pst_tls_params here = credentials_of("here", "ours");
+  struct pst_error error = PST_ERROR_INIT;
+  struct tls_context *context;
+  struct rlimit limit;
+
+  (void)state;
+  ca_revoke(ours, "changing", 0, 1);
+  here.crl = credential("changing.crl");
+  assert_int_equal(tls_context_open(&here, &context, &error), 0);
+  ca_revoke(ours, "changing", revoked_serial, 1);
+  log_clear();
+  assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  assert_int_equal(
+      setrlimit(RLIMIT_NOFILE, &(struct rlimit){.rlim_cur = 0, .rlim_max = limit.rlim_max}), 0);
+  for (int i = 0; i < 2; i++)
+    tls_session_free(tls_session_new(context, NULL));
+  assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  assert_int_equal(log_count("Too many open files"), 1);
+  assert_false(log_has("read changed credentials"));
+  for (int i = 0; i < 2; i++)
+    tls_session_free(tls_session_new(context, NULL));
+  assert_int_equal(log_count("read changed credentials"), 1);
+  tls_context_close(context);
+}
+
 static void test_files(void **state)
 {
   static const struct {
@@ -650,6 +679,7 @@ int main(void)
       cmocka_unit_test_setup_teardown(test_half_open, simulated_clock_begin, simulated_clock_end),
       cmocka_unit_test(test_endless_hello),
       cmocka_unit_test(test_rotation),
+      cmocka_unit_test(test_rotation_without_descriptors),
       cmocka_unit_test(test_files),
       cmocka_unit_test(test_params),
   };
