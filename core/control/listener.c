@@ -179,7 +179,7 @@ static struct connection *listener_admit(struct control *control, int fd)
   peer->must_show = !control->listen_insecure && !control->tls;
   if (unix_random(peer->token, sizeof(peer->token)) < 0)
     peer_enter(peer, PEER_DEAD);
-  if (!control->tls)
+  else if (!control->tls)
     handshake_open(peer);
   else
     connection_begin_tls(peer);
