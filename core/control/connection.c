@@ -155,6 +155,13 @@ int connection_queue(struct connection *peer, const uint8_t *bytes, size_t lengt
   return 0;
 }
 
+/* What was to go out is lost, and the other end must not wait for it. */
+static void connection_break(struct connection *peer)
+{
+  peer->out_broken = true;
+  shutdown(peer->main.fd, SHUT_RDWR);
+}
+
 int connection_queue_tls(struct connection *peer)
 {
   uint8_t bytes[4096];
@@ -163,6 +170,8 @@ int connection_queue_tls(struct connection *peer)
 
   while (rc == 0 && (length = tls_session_take(peer->tls, bytes, sizeof(bytes))) > 0)
     rc = connection_queue(peer, bytes, length);
+  if (rc < 0)
+    connection_break(peer); /* without a record, nothing behind it can be decrypted */
   return rc;
 }
 
@@ -191,12 +200,10 @@ void connection_send(struct connection *peer, const struct wire_message *message
   if (rc == -EPIPE) /* why, was said when TLS failed */
     return;
   if (rc < 0) {
-    /* The stream cannot go on without it, and the other end must not wait. */
     pst_log(PST_LOG_ERROR,
             "control: cannot encode a %s message for %s: %s; the connection is closed",
             wire_type_name(message->type), peer->text, strerror(-rc));
-    peer->out_broken = true;
-    shutdown(peer->main.fd, SHUT_RDWR);
+    connection_break(peer);
     return;
   }
   peer->sent_ns = control->now_ns;

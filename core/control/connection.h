@@ -142,7 +142,7 @@ void connection_send_bye(struct connection *peer, int code, const char *text);
 void connection_flush(struct connection *peer);
 /* Queue bytes for the socket as they are. 0, -ENOMEM. */
 int connection_queue(struct connection *peer, const uint8_t *bytes, size_t length);
-/* Queue what TLS has for the peer. */
+/* Queue what TLS has for the peer. 0; -ENOMEM: the connection is broken off. */
 int connection_queue_tls(struct connection *peer);
 bool connection_is_reading(const struct connection *peer);
 void connection_free_input(struct connection *peer);
