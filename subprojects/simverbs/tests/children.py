@@ -30,7 +30,7 @@ SANITIZED = os.environ.get("PENSTOCK_SANITIZED") == "1"
 # often busy.
 PATIENCE = int(os.environ.get("PENSTOCK_PATIENCE", 5 if SANITIZED else 1))
 # A deadline of a wait ends what hangs; it judges no speed, and any process may wait for a CPU.
-HANGS = 120
+HANGS = 240
 
 
 def wait_until(condition, seconds, what):
