@@ -68,11 +68,16 @@ static bool tls_has_name(const struct pst_tls_params *params, X509 *certificate)
   return has;
 }
 
-static bool tls_has_host(const char *host, X509 *certificate)
+static bool tls_is_address(const char *host)
 {
   struct in6_addr address;
 
-  if (inet_pton(AF_INET, host, &address) == 1 || inet_pton(AF_INET6, host, &address) == 1)
+  return inet_pton(AF_INET, host, &address) == 1 || inet_pton(AF_INET6, host, &address) == 1;
+}
+
+static bool tls_has_host(const char *host, X509 *certificate)
+{
+  if (tls_is_address(host))
     return X509_check_ip_asc(certificate, host, 0) == 1;
   return X509_check_host(certificate, host, 0,
                          X509_CHECK_FLAG_NEVER_CHECK_SUBJECT | X509_CHECK_FLAG_NO_WILDCARDS,
@@ -366,7 +371,8 @@ static int tls_session_set_up(struct tls_session *session, const char *host)
   SSL_set_connect_state(session->ssl);
   if (session->context->params.psk)
     SSL_set_psk_use_session_callback(session->ssl, tls_psk_use);
-  else if (!strchr(host, ':') && !SSL_set_tlsext_host_name(session->ssl, host))
+  else if (!strchr(host, ':') && !tls_is_address(host) && /* RFC 6066, 3: no address */
+           !SSL_set_tlsext_host_name(session->ssl, host))
     return -ENOMEM;
   return 0;
 }

@@ -322,18 +322,24 @@ struct client {
   size_t length, first;
 };
 
-static void client_begin(struct client *client, const struct pst_tls_params *params)
+static void client_begin_to(struct client *client, const struct pst_tls_params *params,
+                            const char *host)
 {
   struct pst_error error = PST_ERROR_INIT;
   char why[TLS_WHY_MAX];
 
   *client = (struct client){.context = NULL};
   assert_int_equal(tls_context_open(params, &client->context, &error), 0);
-  client->session = tls_session_new(client->context, "127.0.0.1");
+  client->session = tls_session_new(client->context, host);
   assert_int_equal(tls_session_handshake(client->session, why), -EAGAIN);
   client->first = client->length =
       tls_session_take(client->session, client->said, sizeof(client->said));
   assert_true(client->length > 0);
+}
+
+static void client_begin(struct client *client, const struct pst_tls_params *params)
+{
+  client_begin_to(client, params, "127.0.0.1");
 }
 
 /* The rest of the handshake, over the socket. */
@@ -369,6 +375,25 @@ static void client_end(struct client *client)
 {
   tls_session_free(client->session);
   tls_context_close(client->context);
+}
+
+/* A host's name goes out in the first message; addresses are no names there. */
+static void test_server_name(void **state)
+{
+  static const struct {
+    const char *host;
+    bool is_said;
+  } cases[] = {{"node.example", true}, {"127.0.0.1", false}, {"::1", false}};
+  const struct pst_tls_params here = credentials_of("here", "ours");
+  struct client client;
+
+  (void)state;
+  for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+    const char *host = cases[i].host;
+    client_begin_to(&client, &here, host);
+    assert_int_equal(!memmem(client.said, client.length, host, strlen(host)), !cases[i].is_said);
+    client_end(&client);
+  }
 }
 
 /* All that a client has ever said, said again: nobody is let in. */
@@ -673,6 +698,7 @@ int main(void)
       cmocka_unit_test(test_revocation_lists_are_needed),
       cmocka_unit_test(test_refused_keys),
       cmocka_unit_test_setup_teardown(test_without_tls, simulated_clock_begin, simulated_clock_end),
+      cmocka_unit_test(test_server_name),
       cmocka_unit_test(test_replayed),
       cmocka_unit_test_setup_teardown(test_burst, simulated_clock_begin, simulated_clock_end),
       cmocka_unit_test(test_tls_1_2),
