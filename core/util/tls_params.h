@@ -4,6 +4,7 @@
 #ifndef PST_UTIL_TLS_PARAMS_H
 #define PST_UTIL_TLS_PARAMS_H
 
+#include <arpa/inet.h>
 #include <stddef.h>
 
 #include <penstock/config.h>
@@ -24,9 +25,14 @@ static inline const char *pst_tls_params_wrong(const struct pst_tls_params *para
     return "needs `certificate`, `key` and `ca`, or `psk`; `penstock keys` makes them for a test";
   if (params->peer_count > PST_TLS_PEERS_MAX)
     return "has more than 256 `peers`";
-  for (uint32_t i = 0; i < params->peer_count; i++)
-    if (!params->peers[i] || params->peers[i][0] == '\0')
+  for (uint32_t i = 0; i < params->peer_count; i++) {
+    struct in6_addr address;
+    const char *name = params->peers[i];
+    if (!name || name[0] == '\0')
       return "has an empty name among its `peers`";
+    if (inet_pton(AF_INET, name, &address) == 1 || inet_pton(AF_INET6, name, &address) == 1)
+      return "has an IP address among its `peers`; write a DNS name or a URI of the certificate";
+  }
   return NULL;
 }
 

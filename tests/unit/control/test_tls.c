@@ -675,6 +675,13 @@ static void test_params(void **state)
   psk.peers = (const char *const[]){"a"};
   psk.peer_count = 1;
   assert_int_equal(tls_context_open(&psk, &context, &error), -EINVAL);
+  for (unsigned i = 0; i < 2; i++) {
+    both = here;
+    both.peers = (const char *const[]){i ? "::1" : "127.0.0.1"};
+    both.peer_count = 1;
+    assert_int_equal(tls_context_open(&both, &context, &error), -EINVAL);
+    assert_non_null(strstr(error.text, "has an IP address among its `peers`"));
+  }
   mixed.key = here.key;
   assert_int_equal(tls_context_open(&mixed, &context, &error), -EBADMSG);
   assert_non_null(strstr(error.text, "is not the key of `certificate`"));
