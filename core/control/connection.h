@@ -75,6 +75,7 @@ struct connection {
   struct tls_session *tls; /* NULL: none */
   char *tls_host;          /* connector with TLS: what it connects to, "host:port" */
   bool tls_began;          /* bytes of it have come */
+  int refusal;             /* -errno: let in by TLS alone to hear that there is no room for it */
   bool has_unread;         /* reading stopped before all that was received was read */
   struct watch main;
   struct watch side;

@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 
 #include "connection.h"
+#include "listener.h"
 #include "messages.h"
 #include "util/host_port.h"
 
@@ -38,6 +39,8 @@ static void connection_secured(struct connection *peer)
   peer->has_unread = true; /* what came with the handshake's end */
   if (!peer->is_connector)
     handshake_open(peer);
+  if (peer->refusal)
+    listener_refuse(peer, peer->refusal);
 }
 
 /* The first bytes of a peer. False: they are no TLS, and the peer is dropped. */

@@ -198,6 +198,14 @@ bool listener_use_spare(struct control *control)
   return true;
 }
 
+void listener_refuse(struct connection *peer, int code)
+{
+  if (peer->state == PEER_SECURING)
+    peer->refusal = code; /* connection_secured() calls again, when the peer can read why */
+  else
+    connection_fail(peer, code, "has no room for another connection");
+}
+
 /* All are in use. A stranger that has had its time makes room; where there is none, who comes is
  * told. False: neither now. */
 static bool listener_accept_without_room(struct control *control, struct watch *listener, int code)
@@ -215,7 +223,7 @@ static bool listener_accept_without_room(struct control *control, struct watch *
   int fd = socket_accept(listener->fd);
   struct connection *peer = fd < 0 ? NULL : listener_admit(control, fd);
   if (peer)
-    connection_fail(peer, code, "has no room for another connection");
+    listener_refuse(peer, code);
   return peer;
 }
 

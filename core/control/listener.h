@@ -21,6 +21,8 @@ int address_resolve(const struct control *control, const char *address, bool lis
 int listener_open(struct control *control, const char *address, bool insecure,
                   struct pst_error *error);
 void listener_accept(struct control *control, struct watch *listener);
+/* There is no room for this peer, by `code`: it hears so, after the handshake where it has TLS. */
+void listener_refuse(struct connection *peer, int code);
 /* There was a spare descriptor, and its place is free. */
 bool listener_use_spare(struct control *control);
 /* Nobody can be let in there, by `code`: not watched for a while. */

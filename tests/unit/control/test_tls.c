@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
+#include <netinet/in.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <stdio.h>
@@ -371,6 +372,26 @@ static size_t client_encrypt(struct client *client, const struct wire_message *m
   return tls_session_take(client->session, to, size);
 }
 
+/* A frame that is a record. False: the other end has closed. */
+static bool client_receive(struct client *client, int fd, struct wire_message *message)
+{
+  uint8_t bytes[4096];
+  char why[WIRE_WHY_MAX > TLS_WHY_MAX ? WIRE_WHY_MAX : TLS_WHY_MAX];
+  ssize_t length;
+
+  while ((length = tls_session_read(client->session, bytes, sizeof(bytes), why)) == -EAGAIN) {
+    ssize_t n = plain_readable(fd) ? recv(fd, bytes, sizeof(bytes), 0) : -1;
+    if (n <= 0)
+      return false;
+    assert_int_equal(tls_session_feed(client->session, bytes, (size_t)n), 0);
+  }
+  if (length <= 0)
+    return false;
+  assert_int_equal(
+      wire_decode(bytes + WIRE_HEADER_BYTES, (size_t)length - WIRE_HEADER_BYTES, message, why), 0);
+  return true;
+}
+
 static void client_end(struct client *client)
 {
   tls_session_free(client->session);
@@ -465,6 +486,49 @@ static void test_burst(void **state)
   log_wait("said HELLO twice");
   close(fd);
   client_end(&client);
+  end_close(pair.receiver);
+}
+
+#define FDS 400
+
+/* All descriptors are in use: who comes finishes the handshake, and hears so behind it. */
+static void test_no_descriptor(void **state)
+{
+  static struct wire_message message;
+  const struct pst_tls_params here = credentials_of("here", "ours");
+  struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+  struct client client;
+  struct pair pair;
+  struct rlimit limit;
+  int taken[FDS];
+  int count = 0;
+
+  (void)state;
+  receiver_begin(&pair, &here);
+  client_begin(&client, &here);
+  address.sin_port = htons(control_port(pair.receiver->control));
+  int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  assert_int_equal(
+      setrlimit(RLIMIT_NOFILE, &(struct rlimit){.rlim_cur = FDS, .rlim_max = limit.rlim_max}), 0);
+  while ((taken[count] = fcntl(0, F_DUPFD_CLOEXEC, 0)) >= 0)
+    count++;
+  assert_int_equal(connect(fd, (const struct sockaddr *)&address, sizeof(address)), 0);
+  client_finish(&client, fd);
+  do
+    assert_true(client_receive(&client, fd, &message));
+  while (message.type == WIRE_HELLO);
+  while (count > 0)
+    close(taken[--count]);
+  assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  assert_int_equal(message.type, WIRE_BYE);
+  assert_int_equal(message.code, -EMFILE);
+  assert_non_null(strstr(message.text, "its process has no room for another connection"));
+  client_end(&client);
+  close(fd);
+  sender_begin(&pair, &here);
+  end_wait(pair.receiver, SEEN_PEER, pair.in, 0);
+  end_close(pair.sender);
   end_close(pair.receiver);
 }
 
@@ -708,6 +772,7 @@ int main(void)
       cmocka_unit_test(test_server_name),
       cmocka_unit_test(test_replayed),
       cmocka_unit_test_setup_teardown(test_burst, simulated_clock_begin, simulated_clock_end),
+      cmocka_unit_test(test_no_descriptor),
       cmocka_unit_test(test_tls_1_2),
       cmocka_unit_test_setup_teardown(test_half_open, simulated_clock_begin, simulated_clock_end),
       cmocka_unit_test(test_endless_hello),
