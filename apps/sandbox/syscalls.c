@@ -316,8 +316,8 @@ static int syscalls_allow(scmp_filter_ctx filter, const char *name)
   return number == __NR_SCMP_ERROR ? 0 : seccomp_rule_add(filter, SCMP_ACT_ALLOW, number, 0);
 }
 
-/* Of Unix sockets those of the control channel's kind alone: services of the host, which would
- * start a program for who asks, have others. Of the network no MPTCP, which Landlock does not take
+/* The control channel's kind of Unix socket is the only one allowed: services of the host have
+ * others, and would start programs on request. MPTCP is refused, since Landlock does not take it
  * for TCP. */
 static int syscalls_allow_sockets(scmp_filter_ctx filter, const struct syscalls_needs *needs)
 {
