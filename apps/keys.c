@@ -8,6 +8,7 @@
 #include <openssl/rand.h>
 #include <openssl/x509v3.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -20,12 +21,19 @@
 #define KEY_BYTES 32
 #define NAME_BYTES 64
 #define NAMES_BYTES 1024
+#define FILE_NAME_BYTES (NAME_BYTES + 16)
+
+struct keys_file {
+  struct keys_file *next;
+  char name[FILE_NAME_BYTES];
+};
 
 struct keys {
   int folder;
   const char *path;
   EVP_PKEY *ca_key;
   X509 *ca;
+  struct keys_file *made; /* by this run */
   struct pst_error error;
 };
 
@@ -38,17 +46,41 @@ static int keys_fail(struct keys *keys, int code, const char *what, const char *
 /* A file that was not there, which only this user reads; NULL: reported. */
 static FILE *keys_create(struct keys *keys, const char *name)
 {
-  int fd = openat(keys->folder, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  struct keys_file *made = malloc(sizeof(*made));
 
+  if (!made) {
+    keys_fail(keys, -ENOMEM, name, "out of memory");
+    return NULL;
+  }
+  int fd = openat(keys->folder, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (fd < 0) {
     keys_fail(keys, -errno, name,
               errno == EEXIST ? "is there already; name another folder" : strerror(errno));
+    free(made);
     return NULL;
   }
+  snprintf(made->name, sizeof(made->name), "%s", name);
+  made->next = keys->made;
+  keys->made = made;
   FILE *file = fdopen(fd, "w");
-  if (!file)
+  if (!file) {
     close(fd);
+    keys_fail(keys, -ENOMEM, name, "out of memory");
+  }
   return file;
+}
+
+/* After a failure nothing of this run is left: it would be in the way of the next. */
+static void keys_forget(struct keys *keys, bool are_removed)
+{
+  struct keys_file *next;
+
+  for (struct keys_file *file = keys->made; file; file = next) {
+    next = file->next;
+    if (are_removed)
+      unlinkat(keys->folder, file->name, 0);
+    free(file);
+  }
 }
 
 static int keys_close(struct keys *keys, FILE *file, const char *name, bool is_written)
@@ -60,7 +92,7 @@ static int keys_close(struct keys *keys, FILE *file, const char *name, bool is_w
 
 static int keys_write(struct keys *keys, const char *stem, X509 *certificate, EVP_PKEY *key)
 {
-  char name[NAME_BYTES + 16];
+  char name[FILE_NAME_BYTES];
 
   snprintf(name, sizeof(name), "%s-key.pem", stem);
   FILE *file = keys_create(keys, name);
@@ -145,6 +177,19 @@ static bool keys_read_host(const char *words, char stem[NAME_BYTES], char names[
   return true;
 }
 
+/* Whether NAME.pem or NAME-key.pem of one host is a file of the other's. */
+static bool keys_files_clash(const char *one, const char *other)
+{
+  char names[NAMES_BYTES], a[NAME_BYTES], b[NAME_BYTES];
+
+  keys_read_host(one, a, names);
+  keys_read_host(other, b, names);
+  const size_t length = strlen(a) < strlen(b) ? strlen(a) : strlen(b);
+  return strncmp(a, b, length) == 0 &&
+         (strcmp(a + length, b + length) == 0 || strcmp(a + length, "-key") == 0 ||
+          strcmp(b + length, "-key") == 0);
+}
+
 static int keys_make_host(struct keys *keys, const char *stem, const char *names)
 {
   EVP_PKEY *key = EVP_PKEY_Q_keygen(NULL, NULL, "ED25519");
@@ -169,8 +214,10 @@ static int keys_make_host(struct keys *keys, const char *stem, const char *names
 static int keys_make_psk(struct keys *keys)
 {
   unsigned char key[KEY_BYTES];
-  FILE *file = RAND_bytes(key, sizeof(key)) == 1 ? keys_create(keys, "keys.psk") : NULL;
 
+  if (RAND_bytes(key, sizeof(key)) != 1)
+    return keys_fail(keys, -ENOMEM, "keys.psk", "libcrypto has no random numbers");
+  FILE *file = keys_create(keys, "keys.psk");
   if (!file)
     return -EEXIST;
   fputs("penstock:", file);
@@ -201,11 +248,20 @@ static int keys_make(struct keys *keys, const struct arguments *arguments)
   int rc = 0;
 
   for (size_t i = 0; i < count; i++)
-    if (!keys_read_host(hosts[i], stem, names) || strcmp(stem, "ca") == 0)
+    if (!keys_read_host(hosts[i], stem, names) || strcmp(stem, "ca") == 0 ||
+        strcmp(stem, "ca-key") == 0)
       return app_log_fail(&keys->error, PST_EXIT_USAGE, -EINVAL,
                           "keys: --host '%.100s' is not NAME or NAME,NAME of DNS names and "
                           "addresses, as in node1.example,192.0.2.1",
                           hosts[i]);
+  for (size_t i = 1; i < count; i++)
+    for (size_t k = 0; k < i; k++)
+      if (keys_files_clash(hosts[i], hosts[k]))
+        return app_log_fail(
+            &keys->error, PST_EXIT_USAGE, -EINVAL,
+            "keys: --host '%.100s' and --host '%.100s' would share a file: name each "
+            "host once, and none NAME-key of another",
+            hosts[k], hosts[i]);
   if (mkdir(keys->path, 0700) < 0 && errno != EEXIST)
     rc = -errno;
   keys->folder = rc == 0 ? open(keys->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
@@ -236,6 +292,7 @@ static int keys_run(const struct command *command, const struct arguments *argum
   int rc = keys_make(&keys, arguments);
 
   (void)command;
+  keys_forget(&keys, rc < 0);
   X509_free(keys.ca);
   EVP_PKEY_free(keys.ca_key);
   if (keys.folder >= 0)

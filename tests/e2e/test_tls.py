@@ -41,9 +41,22 @@ class Tls(ServeCase):
         self.assertIn("is there already", again.stderr)
         self.assertEqual(before, {path.name: sha256(path) for path in self.keys.iterdir()})
         self.assertIn(f"tls: {{certificate: {self.keys}/node2.example.pem", self.made.stdout)
-        for wrong in (",", "a,", "../a", "a b", "ca"):
+        for wrong in (",", "a,", "../a", "a b", "ca", "ca-key"):
             self.run_program("keys", self.folder / "none", "--host", wrong, expect=2)
+        for one, other in (("a", "a"), ("a", "a-key"), ("a-key", "a,b")):
+            twice = self.run_program("keys", self.folder / "none", "--host", one, "--host", other, expect=2)
+            self.assertIn("name each host once", twice.stderr)
         self.assertFalse((self.folder / "none").exists())
+
+    def test_keys_that_fail_leave_nothing(self):
+        folder = self.folder / "half"
+        folder.mkdir()
+        (folder / "keys.psk").write_text("mine")
+        self.run_program("keys", folder, "--host", "a", expect=2)
+        self.assertEqual([path.name for path in folder.iterdir()], ["keys.psk"])
+        self.assertEqual((folder / "keys.psk").read_text(), "mine")
+        (folder / "keys.psk").unlink()
+        self.run_program("keys", folder, "--host", "a")
 
     def test_files_and_requests(self):
         random_file(self.root / "big", 3 * MIB)
