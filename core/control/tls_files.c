@@ -56,18 +56,39 @@ static int tls_text_check_secret(const struct tls_text *text, const struct stat 
   return 0;
 }
 
+static void tls_text_free(struct tls_text *text)
+{
+  if (text->bytes)
+    OPENSSL_cleanse(text->bytes, text->length);
+  free(text->bytes);
+  text->bytes = NULL;
+}
+
+/* Not by realloc(), which would leave a copy of a secret behind. */
+static int tls_text_grow(struct tls_text *text, size_t capacity)
+{
+  char *larger = capacity > FILE_BYTES_MAX ? NULL : malloc(capacity);
+
+  if (!larger)
+    return capacity > FILE_BYTES_MAX ? tls_text_wrong(text, -EFBIG, "has more than 16 MiB")
+                                     : tls_text_wrong(text, -ENOMEM, "out of memory");
+  if (text->bytes)
+    memcpy(larger, text->bytes, text->length);
+  tls_text_free(text);
+  text->bytes = larger;
+  return 0;
+}
+
 static int tls_text_read(struct tls_text *text, int fd)
 {
   size_t capacity = 0;
+  int rc;
 
   for (;;) {
     if (text->length == capacity) {
       capacity = capacity ? 2 * capacity : 8192;
-      char *larger = capacity > FILE_BYTES_MAX ? NULL : realloc(text->bytes, capacity);
-      if (!larger)
-        return capacity > FILE_BYTES_MAX ? tls_text_wrong(text, -EFBIG, "has more than 16 MiB")
-                                         : tls_text_wrong(text, -ENOMEM, "out of memory");
-      text->bytes = larger;
+      if ((rc = tls_text_grow(text, capacity)) < 0)
+        return rc;
     }
     ssize_t n = read(fd, text->bytes + text->length, capacity - text->length);
     if (n < 0 && errno != EINTR)
@@ -76,14 +97,6 @@ static int tls_text_read(struct tls_text *text, int fd)
       return 0;
     text->length += n > 0 ? (size_t)n : 0;
   }
-}
-
-static void tls_text_free(struct tls_text *text)
-{
-  if (text->bytes)
-    OPENSSL_cleanse(text->bytes, text->length);
-  free(text->bytes);
-  text->bytes = NULL;
 }
 
 /* Whatever the code, tls_text_free(). */
@@ -240,10 +253,12 @@ static const char *tls_psk_add(const char *line, size_t length, struct tls_psk *
   for (; !wrong && *psks; psks = &(*psks)->next)
     if (strcmp((*psks)->name, psk->name) == 0)
       wrong = "has a name that an earlier line has";
-  if (wrong)
-    free(psk);
-  else
+  if (!wrong) {
     *psks = psk;
+  } else if (psk) {
+    OPENSSL_cleanse(psk, sizeof(*psk));
+    free(psk);
+  }
   return wrong;
 }
 
