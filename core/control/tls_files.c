@@ -274,14 +274,15 @@ static int tls_load_psk(const struct pst_tls_params *params, struct tls_psk **ps
   const char *end = text.bytes ? text.bytes + text.length : NULL;
   for (const char *line = text.bytes; rc == 0 && line && line < end;) {
     const char *newline = memchr(line, '\n', (size_t)(end - line));
-    const size_t length = (size_t)((newline ? newline : end) - line);
+    const size_t whole = (size_t)((newline ? newline : end) - line);
+    const size_t length = whole > 0 && line[whole - 1] == '\r' ? whole - 1 : whole;
     const char *wrong = length == 0 || line[0] == '#' ? NULL : tls_psk_add(line, length, psks);
     number++;
     if (wrong) {
       snprintf(what, sizeof(what), "line %u %s", number, wrong);
       rc = tls_text_wrong(&text, -EBADMSG, what);
     }
-    line += length + 1;
+    line += whole + 1;
   }
   if (rc == 0 && !*psks)
     rc = tls_text_wrong(&text, -EBADMSG, "has no line NAME:HEX");

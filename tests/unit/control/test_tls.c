@@ -696,6 +696,7 @@ static void test_files(void **state)
       {NULL, "made", "a:" KEY_A "\n", 0604, -EACCES, "is a secret that others may read; chmod 600"},
       {NULL, "made", "", 0600, -EBADMSG, "has no line NAME:HEX"},
       {NULL, "made", "a\n", 0600, -EBADMSG, "line 1 is not NAME:HEX"},
+      {NULL, "made", "a:" KEY_A "\r\n\r\nb\r\n", 0600, -EBADMSG, "line 3 is not NAME:HEX"},
       {NULL, "made", "\na:00\n", 0600, -EBADMSG, "line 2 has no key of 16 to 64 bytes"},
       {NULL, "made", "a:" KEY_A "x0\n", 0600, -EBADMSG, "line 1 has no key of 16"},
       {NULL, "made", "a:" KEY_A "\na:" KEY_B "\n", 0600, -EBADMSG,
