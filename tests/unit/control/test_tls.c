@@ -723,6 +723,26 @@ static void test_files(void **state)
   }
 }
 
+/* A secret of another user is refused, and is taken once it is this user's. */
+static void test_owner_of_a_secret(void **state)
+{
+  const struct pst_tls_params params = of_psk("owned");
+  struct pst_error error = PST_ERROR_INIT;
+  struct tls_context *context = NULL;
+
+  (void)state;
+  if (geteuid() != 0)
+    skip();
+  credential_write("owned", "a:" KEY_A "\n", 0600);
+  assert_int_equal(chown(params.psk, 65534, (gid_t)-1), 0);
+  assert_int_equal(tls_context_open(&params, &context, &error), -EACCES);
+  assert_non_null(strstr(error.text, "belongs to another user"));
+  assert_null(context);
+  assert_int_equal(chown(params.psk, 0, (gid_t)-1), 0);
+  assert_int_equal(tls_context_open(&params, &context, &error), 0);
+  tls_context_close(context);
+}
+
 static void test_params(void **state)
 {
   const struct pst_tls_params here = credentials_of("here", "ours");
@@ -780,6 +800,7 @@ int main(void)
       cmocka_unit_test(test_rotation),
       cmocka_unit_test(test_rotation_without_descriptors),
       cmocka_unit_test(test_files),
+      cmocka_unit_test(test_owner_of_a_secret),
       cmocka_unit_test(test_params),
   };
 
