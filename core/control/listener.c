@@ -128,8 +128,14 @@ int listener_open(struct control *control, const char *address, bool insecure,
 
 /* ---- Taking connections ------------------------------------------------------------ */
 
-/* Of those without a stream the oldest, of those that have not shown which user they belong to
- * before others; or NULL. */
+/* Whether it has shown which user it belongs to, or by TLS who it is. */
+static bool listener_knows(const struct connection *peer)
+{
+  return peer->side_state == SIDE_OPEN ||
+         (peer->tls && peer->state > PEER_SECURING && peer->state < PEER_CLOSING);
+}
+
+/* Of those without a stream the oldest, of those that have shown nothing before others; or NULL. */
 static struct connection *listener_oldest_stranger(const struct control *control)
 {
   struct connection *oldest = NULL;
@@ -137,7 +143,7 @@ static struct connection *listener_oldest_stranger(const struct control *control
   for (struct connection *peer = control->peers; peer; peer = peer->next) {
     if (peer->is_connector || peer->state == PEER_DEAD || control->protocol->has(peer, false))
       continue;
-    if (!oldest || peer->side_state != SIDE_OPEN || oldest->side_state == SIDE_OPEN)
+    if (!oldest || !listener_knows(peer) || listener_knows(oldest))
       oldest = peer;
   }
   return oldest;

@@ -589,6 +589,40 @@ static void test_half_open(void **state)
   end_close(pair.receiver);
 }
 
+/* Of two without a stream the one makes room that has not shown who it is, though it is younger. */
+static void test_half_open_make_room(void **state)
+{
+  static struct wire_message message;
+  const struct pst_tls_params here = credentials_of("here", "ours");
+  struct client client;
+  struct pair pair = {.receiver = end_new()};
+  uint8_t hello[1024];
+
+  (void)state;
+  pair.receiver->params.tls = &here;
+  pair.receiver->limits.peers_max = 2;
+  end_stream(pair.receiver, "packets", false, NULL);
+  log_clear();
+  assert_int_equal(end_listen(pair.receiver), 0);
+  client_begin(&client, &here);
+  int known = plain_connect(control_port(pair.receiver->control));
+  client_finish(&client, known);
+  assert_true(client_receive(&client, known, &message)); /* HELLO: it is done with TLS */
+  int unknown = plain_connect(control_port(pair.receiver->control));
+  int third = plain_connect(control_port(pair.receiver->control));
+  log_wait("to make room");
+  hello_of(&message, WIRE_SENDER);
+  send_all(known, hello, client_encrypt(&client, &message, hello, sizeof(hello)));
+  assert_true(client_receive(&client, known, &message));
+  assert_int_equal(message.type, WIRE_HELLO);
+  assert_true(plain_closed(unknown));
+  close(third);
+  close(unknown);
+  close(known);
+  client_end(&client);
+  end_close(pair.receiver);
+}
+
 /* A hello that says it is 100000 bytes long. */
 static void test_endless_hello(void **state)
 {
@@ -796,6 +830,7 @@ int main(void)
       cmocka_unit_test(test_no_descriptor),
       cmocka_unit_test(test_tls_1_2),
       cmocka_unit_test_setup_teardown(test_half_open, simulated_clock_begin, simulated_clock_end),
+      cmocka_unit_test(test_half_open_make_room),
       cmocka_unit_test(test_endless_hello),
       cmocka_unit_test(test_rotation),
       cmocka_unit_test(test_rotation_without_descriptors),
