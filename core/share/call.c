@@ -180,18 +180,6 @@ static int share_endpoint_open(struct share_worker *worker, struct share_command
   return 0;
 }
 
-/* A blob of the transport into the reply. */
-static int share_call_take_blob(struct share_command *command, const struct pst_blob *blob, int rc)
-{
-  if (rc < 0)
-    return rc;
-  command->reply->length = blob->length;
-  for (uint32_t i = 0; i < blob->fd_count && i < PST_SHARE_FDS; i++)
-    command->reply_fds[i] = blob->fds[i];
-  command->reply_fd_count = blob->fd_count;
-  return 0;
-}
-
 /* The blob that came with the request. */
 static struct pst_blob share_call_blob(const struct share_command *command)
 {
@@ -212,9 +200,10 @@ static int share_endpoint_address(struct share_endpoint *endpoint, struct share_
       .struct_size = sizeof(blob), .capacity = PST_SHARE_BYTES, .bytes = command->reply_bytes};
 
   int rc = endpoint->worker->ops->endpoint_address(endpoint->inner, &blob);
-  if (rc == 0)
-    share_life_address(endpoint, blob.bytes, blob.length);
-  return share_call_take_blob(command, &blob, rc);
+  if (rc < 0)
+    return rc;
+  share_life_address(endpoint, blob.bytes, blob.length);
+  return share_command_add_blob(command, &blob);
 }
 
 static int share_endpoint_connect(struct share_endpoint *endpoint,

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "router.h"
+#include "util/closer.h"
 #include "util/log.h"
 
 /* What the client's thread reads into and answers from. */
@@ -22,12 +23,6 @@ struct share_answer {
 };
 
 /* ---- Packets --------------------------------------------------------------------------------- */
-
-static void share_client_close_fds(const int *fds, uint32_t count)
-{
-  for (uint32_t i = 0; i < count; i++)
-    close(fds[i]);
-}
 
 /* Bytes of the packet; 0: the client has left. *fd_count descriptors are the caller's. */
 static ssize_t share_client_read(int fd, struct share_packet *packet, int fds[PST_SHARE_FDS],
@@ -173,14 +168,10 @@ static int share_client_pack(struct share_client *client, struct share_command *
   if (!mr)
     return -EINVAL;
   int rc = client->share->transport->transport->mr_pack(client->device, mr->mr, &blob);
+  if (rc == 0)
+    rc = share_command_add_blob(command, &blob);
   share_mr_unuse(mr);
-  if (rc < 0)
-    return rc;
-  command->reply->length = blob.length;
-  for (uint32_t i = 0; i < blob.fd_count && i < PST_SHARE_FDS; i++)
-    command->reply_fds[i] = blob.fds[i];
-  command->reply_fd_count = blob.fd_count;
-  return 0;
+  return rc;
 }
 
 static int share_client_counters(struct share_client *client, struct share_command *command)
@@ -290,11 +281,19 @@ static bool share_client_serve_one(struct share_client *client, struct share_pac
              "the router speaks version %u of its protocol, the client %u; install one release of "
              "Penstock on both sides",
              PST_SHARE_VERSION, packet->request.version);
+  } else if (command.fd_count && closer_is_behind()) {
+    answer->reply.status = -EAGAIN;
+    pst_text_write(answer->reply.text, sizeof(answer->reply.text), CLOSER_BEHIND);
   } else
     share_client_call(client, &command);
-  share_client_close_fds(fds, command.fd_count);
-  return goes_on && !atomic_load(&client->is_broken) &&
-         share_client_write(client->fd, answer, &command) == 0;
+  if (answer->reply.status < 0)
+    share_command_close(&command);
+  goes_on = goes_on && !atomic_load(&client->is_broken) &&
+            share_client_write(client->fd, answer, &command) == 0;
+  share_command_close(&command);
+  for (uint32_t i = 0; i < command.fd_count; i++)
+    closer_close(fds[i]); /* the last close may wait as long as the client likes */
+  return goes_on;
 }
 
 static void share_client_close_all(struct share_client *client)

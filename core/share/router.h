@@ -52,8 +52,8 @@ struct share_command {
   const int *fds;
   uint32_t fd_count;
   struct pst_share_reply *reply;
-  void *reply_bytes; /* PST_SHARE_BYTES */
-  int reply_fds[PST_SHARE_FDS];
+  void *reply_bytes;            /* PST_SHARE_BYTES */
+  int reply_fds[PST_SHARE_FDS]; /* the command's own: closed when the reply is out */
   uint32_t reply_fd_count;
 };
 
@@ -105,6 +105,14 @@ void share_client_join(struct share_client *client);
 
 /* expel.c. Disconnects a client that broke a rule. Any thread; the first reason counts. */
 void share_client_expel(struct share_client *client, const char *rule);
+
+/* command.c. The reply gets a duplicate of this descriptor: its owner may close it before the reply
+ * is out. On the thread that owns it. */
+int share_command_add_fd(struct share_command *command, int fd);
+/* The reply gets this blob of the transport. On the thread of the blob's owner. */
+int share_command_add_blob(struct share_command *command, const struct pst_blob *blob);
+/* Closes the reply's descriptors. */
+void share_command_close(struct share_command *command);
 
 /* memory.c: on the client's thread. */
 int share_memory_open(struct share_client *client);

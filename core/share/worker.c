@@ -221,12 +221,17 @@ int share_worker_open(struct share_client *client, struct share_command *command
     share_worker_close(worker);
     return rc;
   }
+  rc = share_command_add_fd(command, worker->memory_fd);
+  if (rc == 0)
+    rc = share_command_add_fd(command, worker->router_event);
+  if (rc == 0)
+    rc = share_command_add_fd(command, worker->client_event);
+  if (rc < 0) {
+    share_worker_close(worker);
+    return rc;
+  }
   client->workers[index] = worker;
   client->worker_count++;
   command->reply->object = index + 1;
-  command->reply_fds[0] = worker->memory_fd;
-  command->reply_fds[1] = worker->router_event;
-  command->reply_fds[2] = worker->client_event;
-  command->reply_fd_count = 3;
   return 0;
 }
