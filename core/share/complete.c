@@ -2,7 +2,6 @@
 /* The transport's completions, into the client's ring. */
 #include <errno.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "util/log.h"
 #include "worker.h"
@@ -50,12 +49,9 @@ void share_complete_push_event(struct share_endpoint *endpoint, uint8_t event, i
 
 void share_complete_publish(struct share_worker *worker)
 {
-  static const uint64_t one = 1;
-
   pst_share_store(&worker->page->complete_tail, worker->complete_tail);
-  if (pst_share_must_wake(&worker->page->client_sleeps) &&
-      write(worker->client_event, &one, sizeof(one)) < 0)
-    return; /* it is readable already */
+  if (pst_share_must_wake(&worker->page->client_sleeps))
+    pst_share_wake(worker->client_event);
 }
 
 static void share_complete_message(struct share_endpoint *endpoint, struct pst_completion *message)

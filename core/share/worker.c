@@ -7,6 +7,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include "util/clock.h"
@@ -76,8 +77,17 @@ static void share_worker_sleep(struct share_worker *worker)
   }
   epoll_wait(worker->epoll_fd, events, 2, has_room ? share_worker_timeout(worker) : NAP_MS);
   pst_share_store(&page->router_sleeps, 0);
-  while (read(worker->router_event, &count, sizeof(count)) > 0)
-    ;
+  if (read(worker->own_event, &count, sizeof(count)) < 0)
+    count = 0; /* it was not written */
+}
+
+/* Wakes the thread for this process's own business. */
+static void share_worker_wake(struct share_worker *worker)
+{
+  static const uint64_t one = 1;
+
+  if (write(worker->own_event, &one, sizeof(one)) < 0 && errno != EAGAIN)
+    pst_log(PST_LOG_ERROR, "the worker's thread cannot be woken: %s", strerror(errno));
 }
 
 static void *share_worker_run(void *arg)
@@ -104,12 +114,9 @@ static void *share_worker_run(void *arg)
 
 void share_worker_ask(struct share_worker *worker, struct share_command *command)
 {
-  static const uint64_t one = 1;
-
   worker->is_answered = false;
   atomic_store(&worker->command, command);
-  if (write(worker->router_event, &one, sizeof(one)) < 0 && errno != EAGAIN)
-    pst_log(PST_LOG_ERROR, "the worker's thread cannot be woken: %s", strerror(errno));
+  share_worker_wake(worker);
   pthread_mutex_lock(&worker->lock);
   while (!worker->is_answered)
     pthread_cond_wait(&worker->answered, &worker->lock);
@@ -121,11 +128,13 @@ void share_worker_ask(struct share_worker *worker, struct share_command *command
 static int share_worker_open_memory(struct share_worker *worker)
 {
   worker->memory_fd = memfd_create("penstock-share", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  worker->router_event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  worker->client_event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  worker->own_event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  worker->router_event = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+  worker->client_event = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
   worker->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
   if (worker->memory_fd < 0 || worker->router_event < 0 || worker->client_event < 0 ||
-      worker->epoll_fd < 0 || ftruncate(worker->memory_fd, PST_SHARE_MEMORY) != 0 ||
+      worker->own_event < 0 || worker->epoll_fd < 0 ||
+      ftruncate(worker->memory_fd, PST_SHARE_MEMORY) != 0 ||
       fcntl(worker->memory_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
     return -errno;
   void *map = mmap(NULL, PST_SHARE_MEMORY, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE,
@@ -138,9 +147,9 @@ static int share_worker_open_memory(struct share_worker *worker)
   return 0;
 }
 
-static int share_worker_watch(struct share_worker *worker, int fd)
+static int share_worker_watch(struct share_worker *worker, int fd, uint32_t events)
 {
-  struct epoll_event event = {.events = EPOLLIN};
+  struct epoll_event event = {.events = events};
 
   return fd >= 0 && epoll_ctl(worker->epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0 ? -errno : 0;
 }
@@ -156,9 +165,11 @@ static int share_worker_begin(struct share_worker *worker, uint32_t index)
   rc = worker->ops->worker_open(client->device, index, &worker->inner);
   if (rc < 0)
     return rc;
-  rc = share_worker_watch(worker, worker->router_event);
+  rc = share_worker_watch(worker, worker->own_event, EPOLLIN);
+  if (rc == 0) /* edges: it is never read, since a read could wait */
+    rc = share_worker_watch(worker, worker->router_event, EPOLLIN | EPOLLET);
   if (rc == 0 && (client->limits.capabilities & PST_CAP_WAKEUP))
-    rc = share_worker_watch(worker, worker->ops->event_fd(worker->inner));
+    rc = share_worker_watch(worker, worker->ops->event_fd(worker->inner), EPOLLIN);
   if (rc == 0)
     rc = -pthread_create(&worker->thread, NULL, share_worker_run, worker);
   worker->has_thread = rc == 0;
@@ -167,12 +178,9 @@ static int share_worker_begin(struct share_worker *worker, uint32_t index)
 
 void share_worker_close(struct share_worker *worker)
 {
-  static const uint64_t one = 1;
-
   atomic_store(&worker->is_stopping, true);
   if (worker->has_thread) {
-    if (write(worker->router_event, &one, sizeof(one)) < 0 && errno != EAGAIN)
-      pst_log(PST_LOG_ERROR, "the worker's thread cannot be woken: %s", strerror(errno));
+    share_worker_wake(worker);
     pthread_join(worker->thread, NULL);
   }
   if (worker->inner) {
@@ -182,7 +190,7 @@ void share_worker_close(struct share_worker *worker)
   if (worker->page)
     munmap(worker->page, PST_SHARE_MEMORY);
   const int fds[] = {worker->memory_fd, worker->router_event, worker->client_event,
-                     worker->epoll_fd};
+                     worker->epoll_fd, worker->own_event};
   for (size_t i = 0; i < sizeof(fds) / sizeof(fds[0]); i++)
     if (fds[i] >= 0)
       close(fds[i]);
@@ -212,7 +220,8 @@ int share_worker_open(struct share_client *client, struct share_command *command
     return -ENOMEM;
   worker->client = client;
   worker->ops = client->share->transport->transport;
-  worker->memory_fd = worker->router_event = worker->client_event = worker->epoll_fd = -1;
+  worker->memory_fd = worker->router_event = worker->client_event = -1;
+  worker->epoll_fd = worker->own_event = -1;
   worker->budget_at_ns = clock_now_ns();
   pthread_mutex_init(&worker->lock, NULL);
   pthread_cond_init(&worker->answered, NULL);

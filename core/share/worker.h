@@ -68,7 +68,9 @@ struct share_worker {
   struct pst_share_entry *submit;
   struct pst_completion *complete;
   uint32_t submit_head, complete_tail, complete_head; /* complete_head: as last read */
+  /* The client has router_event and client_event too, and may do anything to them. */
   int memory_fd, router_event, client_event, epoll_fd;
+  int own_event; /* an eventfd of this process alone */
   pthread_t thread;
   bool has_thread;
   atomic_bool is_stopping;

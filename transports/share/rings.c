@@ -16,12 +16,9 @@ uint32_t share_submit_room(struct pst_worker *worker)
 
 void share_submit_publish(struct pst_worker *worker)
 {
-  static const uint64_t one = 1;
-
   pst_share_store(&worker->page->submit_tail, worker->submit_tail);
-  if (pst_share_must_wake(&worker->page->router_sleeps) &&
-      write(worker->router_event, &one, sizeof(one)) < 0)
-    return; /* it is readable already */
+  if (pst_share_must_wake(&worker->page->router_sleeps))
+    pst_share_wake(worker->router_event);
 }
 
 /* ---- Checks -------------------------------------------------------------------------------------
@@ -347,7 +344,7 @@ int share_poll(struct pst_worker *worker, struct pst_completion *completions, ui
     worker->is_armed = false;
     pst_share_store(&worker->page->client_sleeps, 0);
     if (read(worker->client_event, &count, sizeof(count)) < 0)
-      count = 0; /* it was not written */
+      count = 0; /* it has not expired */
   }
   worker->wants_room = false;
   return (int)n;

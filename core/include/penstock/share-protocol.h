@@ -9,8 +9,8 @@
  * Each worker has a memfd, which the router makes and seals: a pst_share_page, then the submission
  * ring, then the completion ring. Positions run freely; an entry lies at position % entries. The
  * writer publishes its tail with release order; the reader loads it with acquire order. Whoever
- * goes to sleep sets its word, and looks at the ring once more; the other side writes to that
- * side's event descriptor where the word is set.
+ * goes to sleep sets its word, and looks at the ring once more; where the word is set, the other
+ * side wakes it by pst_share_wake() of that side's event descriptor, a timerfd.
  *
  * The router trusts nothing in this memory: it copies an entry once, and checks the copy. A client
  * that breaks a rule is disconnected.
@@ -19,6 +19,9 @@
  */
 #ifndef PENSTOCK_SHARE_PROTOCOL_H
 #define PENSTOCK_SHARE_PROTOCOL_H
+
+#include <sys/ioctl.h>
+#include <sys/timerfd.h>
 
 #include "transport.h"
 
@@ -209,6 +212,22 @@ PST_INLINE int pst_share_must_wake(uint32_t *sleeps)
   __atomic_thread_fence(__ATOMIC_SEQ_CST);
   return __atomic_load_n(sleeps, __ATOMIC_RELAXED) &&
          __atomic_exchange_n(sleeps, 0, __ATOMIC_RELAXED);
+}
+
+#ifndef TFD_IOC_SET_TICKS /* of <linux/timerfd.h>, which clashes with <fcntl.h> */
+#define TFD_IOC_SET_TICKS _IOW('T', 0, uint64_t)
+#endif
+
+/* Makes this timerfd readable. Both sides share the file and its flags, O_NONBLOCK among them; this
+ * never waits, whatever the other side does to it. Kernels without CONFIG_CHECKPOINT_RESTORE cannot
+ * set ticks: there a timer is started that expires a moment later. */
+PST_INLINE void pst_share_wake(int fd)
+{
+  const uint64_t once = 1;
+  struct itimerspec past = {{0, 0}, {0, 1}};
+
+  if (ioctl(fd, TFD_IOC_SET_TICKS, &once) != 0)
+    timerfd_settime(fd, TFD_TIMER_ABSTIME, &past, NULL);
 }
 
 /* This side goes to sleep, if what it looks at next shows no work. */
