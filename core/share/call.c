@@ -37,8 +37,30 @@ static void share_ring_free(struct share_worker *worker, struct share_ring *ring
     pst_places_give(&worker->rings, ring->number);
   pst_slots_close(&ring->slots);
   share_mr_unuse(ring->mr);
+  atomic_fetch_sub(&worker->client->rings, 1);
+  atomic_fetch_sub(&worker->client->slots, ring->slots_asked);
   free(ring->tokens);
   free(ring);
+}
+
+static int share_ring_check_limits(const struct share_client *client, uint32_t slots)
+{
+  const uint32_t most = client->share->params.endpoints;
+
+  if (atomic_load(&client->rings) >= most) {
+    pst_log(PST_LOG_ERROR,
+            "the router allows a client %u rings, as many as endpoints; raise --endpoints of "
+            "`penstock share`",
+            most);
+    return -ENOSPC;
+  }
+  if (slots > SHARE_SLOTS_MAX - atomic_load(&client->slots)) {
+    pst_log(PST_LOG_ERROR,
+            "the router allows a client %u slots of all its rings; make the rings smaller",
+            SHARE_SLOTS_MAX);
+    return -ENOSPC;
+  }
+  return 0;
 }
 
 /* Opens the transport's ring. On failure share_ring_free() undoes what was done. */
@@ -76,12 +98,17 @@ static int share_ring_fill(struct share_worker *worker, const struct pst_share_r
 
 static int share_ring_open(struct share_worker *worker, struct share_command *command)
 {
-  struct share_ring *ring = calloc(1, sizeof(*ring));
+  const uint32_t slots = command->request->u.ring.slots;
 
+  int rc = share_ring_check_limits(worker->client, slots);
+  struct share_ring *ring = rc == 0 ? calloc(1, sizeof(*ring)) : NULL;
   if (!ring)
-    return -ENOMEM;
+    return rc < 0 ? rc : -ENOMEM;
   ring->number = PST_PLACE_NONE;
-  int rc = share_ring_fill(worker, &command->request->u.ring, ring, &command->reply->u.path);
+  ring->slots_asked = slots;
+  atomic_fetch_add(&worker->client->rings, 1);
+  atomic_fetch_add(&worker->client->slots, slots);
+  rc = share_ring_fill(worker, &command->request->u.ring, ring, &command->reply->u.path);
   if (rc < 0) {
     ring->ring = NULL;
     share_ring_free(worker, ring);
@@ -235,8 +262,16 @@ static int share_remote_open(struct share_endpoint *endpoint, struct share_comma
 {
   struct share_worker *worker = endpoint->worker;
   const struct pst_blob blob = share_call_blob(command);
-  struct share_remote *remote = calloc(1, sizeof(*remote));
+  struct share_client *client = worker->client;
 
+  if (atomic_load(&client->remotes) >= client->share->params.regions) {
+    pst_log(
+        PST_LOG_ERROR,
+        "the router allows a client %u ranges of its peers; raise --regions of `penstock share`",
+        client->share->params.regions);
+    return -ENOSPC;
+  }
+  struct share_remote *remote = calloc(1, sizeof(*remote));
   if (!remote)
     return -ENOMEM;
   remote->endpoint = endpoint;
@@ -250,6 +285,7 @@ static int share_remote_open(struct share_endpoint *endpoint, struct share_comma
     free(remote);
     return rc;
   }
+  atomic_fetch_add(&client->remotes, 1);
   command->reply->object = remote->number + 1;
   return 0;
 }
@@ -263,6 +299,7 @@ static int share_remote_close(struct share_endpoint *endpoint, uint32_t number)
     return share_call_expel(worker, "it closed a peer's range that is not open, or in use");
   worker->ops->remote_close(endpoint->inner, remote->remote);
   pst_places_give(&worker->remotes, remote->number);
+  atomic_fetch_sub(&worker->client->remotes, 1);
   free(remote);
   return 0;
 }

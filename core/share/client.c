@@ -95,6 +95,10 @@ static void share_client_narrow(const struct pst_share *share, struct pst_limits
     limits->requests_max = PST_SHARE_REQUESTS;
   if (limits->pieces_max > PST_SHARE_PIECES)
     limits->pieces_max = PST_SHARE_PIECES;
+  if (limits->slots_max > SHARE_SLOTS_MAX)
+    limits->slots_max = SHARE_SLOTS_MAX;
+  if (limits->rings_max == 0 || limits->rings_max > share->params.endpoints)
+    limits->rings_max = share->params.endpoints;
   if (limits->workers_max > share->params.workers)
     limits->workers_max = share->params.workers;
 }

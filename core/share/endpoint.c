@@ -33,6 +33,7 @@ void share_endpoint_free(struct share_endpoint *endpoint)
     struct share_remote *remote = worker->remotes.all[i].at;
     if (remote && remote->endpoint == endpoint) {
       pst_places_give(&worker->remotes, remote->number);
+      atomic_fetch_sub(&worker->client->remotes, 1);
       free(remote);
     }
   }

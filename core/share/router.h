@@ -19,6 +19,7 @@
 
 #define SHARE_WORKERS_MAX 256u
 #define SHARE_REGIONS_MAX 65536u
+#define SHARE_SLOTS_MAX (1u << 20) /* of all rings of a client */
 
 struct share_client;
 struct share_life;
@@ -74,7 +75,7 @@ struct share_client {
   struct share_mr *mrs;
   uint64_t bytes;
   uint32_t regions;
-  _Atomic uint32_t endpoints;
+  _Atomic uint32_t endpoints, rings, slots, remotes;
   struct share_worker *workers[SHARE_WORKERS_MAX];
   uint32_t worker_count;
 };

@@ -12,6 +12,7 @@ struct share_ring {
   uint64_t *tokens;       /* the transport's, by slot */
   uint32_t number;
   uint32_t endpoints;
+  uint32_t slots_asked; /* counted in client->slots */
 };
 
 struct share_remote {
