@@ -158,6 +158,7 @@ static int share_client_open(struct share_client *client, const struct share_com
             share->transport->name);
     rc = -EOPNOTSUPP;
   }
+  client->has_wakeup = client->limits.capabilities & PST_CAP_WAKEUP;
   share_client_narrow(share, &client->limits);
   command->reply->u.limits = client->limits;
   return rc;

@@ -71,6 +71,7 @@ struct share_client {
   struct pst_device *device;
   struct pst_plan plan;
   struct pst_limits limits;
+  bool has_wakeup; /* of the router's transport; clients have it in any case */
   struct share_memory memory;
   struct share_mr *mrs;
   uint64_t bytes;

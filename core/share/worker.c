@@ -52,7 +52,7 @@ static bool share_worker_turn(struct share_worker *worker)
 
 static int share_worker_timeout(const struct share_worker *worker)
 {
-  const bool has_wakeup = worker->client->limits.capabilities & PST_CAP_WAKEUP;
+  const bool has_wakeup = worker->client->has_wakeup;
 
   return !has_wakeup || worker->active_count > 0 ? NAP_MS : -1;
 }
@@ -61,7 +61,7 @@ static int share_worker_timeout(const struct share_worker *worker)
 static void share_worker_sleep(struct share_worker *worker)
 {
   struct pst_share_page *page = worker->page;
-  const bool has_wakeup = worker->client->limits.capabilities & PST_CAP_WAKEUP;
+  const bool has_wakeup = worker->client->has_wakeup;
   struct epoll_event events[2];
   uint64_t count;
 
@@ -168,7 +168,7 @@ static int share_worker_begin(struct share_worker *worker, uint32_t index)
   rc = share_worker_watch(worker, worker->own_event, EPOLLIN);
   if (rc == 0) /* edges: it is never read, since a read could wait */
     rc = share_worker_watch(worker, worker->router_event, EPOLLIN | EPOLLET);
-  if (rc == 0 && (client->limits.capabilities & PST_CAP_WAKEUP))
+  if (rc == 0 && client->has_wakeup)
     rc = share_worker_watch(worker, worker->ops->event_fd(worker->inner), EPOLLIN);
   if (rc == 0)
     rc = -pthread_create(&worker->thread, NULL, share_worker_run, worker);
