@@ -115,7 +115,11 @@ static void share_client_plan(const struct pst_share *share, const struct pst_pl
   const struct pst_share_params *params = &share->params;
 
   pst_struct_read(plan, sizeof(*plan), asked);
-  plan->flags |= PST_PLAN_SLEEP;
+  /* Not IN_PROCESS: the client is another process, and its memory needs guards. */
+  plan->flags = (plan->flags & PST_PLAN_PEERS) | PST_PLAN_SLEEP;
+  plan->reserved = plan->reserved2 = 0;
+  plan->ring_slots = plan->ring_slots < SHARE_SLOTS_MAX ? plan->ring_slots : SHARE_SLOTS_MAX;
+  plan->message_max = plan->message_max < SHARE_MESSAGE_MAX ? plan->message_max : SHARE_MESSAGE_MAX;
   plan->workers = share_client_lesser(plan->workers, params->workers);
   plan->rings = share_client_lesser(plan->rings, params->endpoints);
   plan->senders = share_client_lesser(plan->senders, params->endpoints);

@@ -19,7 +19,8 @@
 
 #define SHARE_WORKERS_MAX 256u
 #define SHARE_REGIONS_MAX 65536u
-#define SHARE_SLOTS_MAX (1u << 20) /* of all rings of a client */
+#define SHARE_SLOTS_MAX (1u << 20)            /* of all rings of a client */
+#define SHARE_MESSAGE_MAX (UINT64_C(1) << 32) /* that a client may plan */
 
 struct share_client;
 struct share_life;
