@@ -153,6 +153,7 @@ enum share_word {
   SHARE_WORKERS,
   SHARE_CLIENTS,
   SHARE_RATE,
+  SHARE_HUGE,
   SHARE_WORDS,
 };
 

@@ -145,6 +145,8 @@ const struct option_word app_option_words[] = {
     {OPTION_SHARE, KEY_SHARE + SHARE_RATE, "rate", "SIZE",
      "the most bytes per second that each worker of a client sends, writes and reads (default: no "
      "limit)"},
+    {OPTION_SHARE, KEY_SHARE + SHARE_HUGE, "huge", NULL,
+     "allow memory of huge pages; a client that takes such pages away can end this process"},
     {OPTION_NODE, KEY_NODE + NODE_TRANSPORT, "transport", "NAME",
      "the transport plugin, the same at both ends (default: loopback)"},
     {OPTION_NODE, KEY_TRANSPORT_OPTION, "transport-option", "KEY=VALUE",

@@ -114,6 +114,7 @@ static int share_cmd_read(const struct command *command, const struct arguments 
   cmd->params.clients = (uint32_t)clients;
   cmd->params.bytes = bytes;
   cmd->params.rate = rate;
+  cmd->params.huge = words[SHARE_HUGE] != NULL;
   return 0;
 }
 

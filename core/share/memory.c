@@ -62,6 +62,11 @@ static int share_memory_map(struct share_client *client, struct share_mr *mr,
     pst_log(PST_LOG_ERROR, "the memory's descriptor is not a memfd sealed against shrinking");
     return -EINVAL;
   }
+  if (system.f_type == HUGETLB_MAGIC && !client->share->params.huge) {
+    pst_log(PST_LOG_ERROR, "the memory has huge pages, which a client can take away while the "
+                           "router copies; use ordinary pages, or start `penstock share --huge`");
+    return -EOPNOTSUPP;
+  }
   const uint64_t page = system.f_type == HUGETLB_MAGIC ? (uint64_t)system.f_bsize : pst_page_size();
   const uint64_t size = (uint64_t)file.st_size, lead = from->offset % page;
   if (from->length == 0 || !pst_range_holds(size, from->offset, from->length)) {

@@ -30,7 +30,7 @@ struct pst_share_params {
   uint64_t bytes;     /* of registered memory; no bound */
   uint64_t rate;      /* bytes per second that each worker sends, writes and reads; no bound */
   uint32_t clients;   /* at one time; 256 */
-  uint32_t reserved2;
+  uint32_t huge;      /* 1: clients may register memory of huge pages; see --huge */
 };
 
 struct pst_share_stats {
