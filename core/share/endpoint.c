@@ -3,7 +3,14 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "util/log.h"
 #include "worker.h"
+
+/* The queues of a client together have so many places, of some 40 bytes: a request takes
+ * REQUEST_PLACES, each of its pieces one. */
+#define REQUEST_PLACES 2u
+#define ENDPOINT_PLACES 4096u /* for each that --endpoints allows */
+#define PLACES (1u << 18)     /* and so many for any client */
 
 struct share_endpoint *share_endpoint_alloc(struct share_worker *worker)
 {
@@ -45,6 +52,7 @@ void share_endpoint_free(struct share_endpoint *endpoint)
   worker->endpoint_count--;
   atomic_fetch_sub(&worker->client->endpoints, 1);
   atomic_fetch_sub(&worker->client->share->endpoints, 1);
+  atomic_fetch_sub(&worker->client->queued, endpoint->queued);
   free(endpoint->requests);
   free(endpoint->pending);
   free(endpoint->pieces);
@@ -56,11 +64,25 @@ void share_endpoint_free(struct share_endpoint *endpoint)
 
 int share_endpoint_make_room(struct share_endpoint *endpoint)
 {
+  struct share_client *client = endpoint->worker->client;
   uint64_t size = 1;
 
   while (size < endpoint->requests_max)
     size <<= 1;
+  if (size > PST_SHARE_REQUESTS || endpoint->pieces_max > PST_SHARE_PIECES)
+    return -EINVAL;
   endpoint->mask = (uint32_t)size - 1;
+  const uint64_t places = size * (REQUEST_PLACES + endpoint->pieces_max);
+  const uint64_t most = PLACES + (uint64_t)client->share->params.endpoints * ENDPOINT_PLACES;
+  if (places > most - atomic_load(&client->queued)) {
+    pst_log(PST_LOG_ERROR,
+            "the router allows the queues of a client %llu requests and pieces; make `requests` or "
+            "`pieces` of its endpoints smaller, or raise --endpoints of `penstock share`",
+            (unsigned long long)most);
+    return -ENOSPC;
+  }
+  atomic_fetch_add(&client->queued, places);
+  endpoint->queued = places;
   endpoint->requests = calloc(size, sizeof(*endpoint->requests));
   endpoint->pending = calloc(size, sizeof(*endpoint->pending));
   if (!endpoint->requests || !endpoint->pending)

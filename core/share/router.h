@@ -78,6 +78,8 @@ struct share_client {
   uint64_t bytes;
   uint32_t regions;
   _Atomic uint32_t endpoints, rings, slots, remotes;
+  _Atomic uint64_t
+      queued; /* places in the queues of its endpoints: see share_endpoint_make_room() */
   struct share_worker *workers[SHARE_WORKERS_MAX];
   uint32_t worker_count;
 };

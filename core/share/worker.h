@@ -52,6 +52,7 @@ struct share_endpoint {
   struct share_mr **piece_mrs;
   uint32_t head, posted, tail, mask;
   uint32_t requests_max, pieces_max;
+  uint64_t queued;     /* of client->queued */
   uint32_t under_way;  /* given to the transport and not done */
   uint32_t number;     /* of the client's */
   bool is_active;      /* in worker->active */
