@@ -159,8 +159,10 @@ int share_mr_register(struct share_client *client, const struct share_command *c
   rc = from.kind == PST_EXPORT_FD ? share_memory_map(client, mr, &from) : -EOPNOTSUPP;
   reply->u.path = (struct pst_path_info){.struct_size = sizeof(reply->u.path)};
   if (rc == -EOPNOTSUPP)
-    pst_path_write(&reply->u.path, PST_PATH_NONE, "", "",
-                   "the router takes memory by a descriptor that it can map, and no device memory");
+    pst_path_write(
+        &reply->u.path, PST_PATH_NONE, "", "",
+        "the router takes memory by a descriptor that it can map: no device memory, and huge "
+        "pages by `penstock share --huge` alone");
   if (rc < 0)
     return rc;
   const struct pst_mr_params params = {.struct_size = sizeof(params),
