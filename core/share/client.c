@@ -5,11 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include "router.h"
 #include "util/closer.h"
 #include "util/log.h"
+
+#define OPEN_SECONDS 5 /* a connection that has not opened its device by then ends */
 
 /* What the client's thread reads into and answers from. */
 struct share_packet {
@@ -130,6 +133,15 @@ static void share_client_plan(const struct pst_share *share, const struct pst_pl
   plan->pieces = share_client_lesser(plan->pieces, PST_SHARE_PIECES);
 }
 
+/* How long the client's next packet may take; 0: for ever. */
+static void share_client_set_patience(const struct share_client *client, time_t seconds)
+{
+  const struct timeval patience = {.tv_sec = seconds};
+
+  if (setsockopt(client->fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)) != 0)
+    pst_log(PST_LOG_WARN, "share: SO_RCVTIMEO: %s", strerror(errno));
+}
+
 /* Opens the client's memories and device; what is open stays so after a failure. */
 static int share_client_open(struct share_client *client, const struct share_command *command)
 {
@@ -165,6 +177,9 @@ static int share_client_open(struct share_client *client, const struct share_com
   client->has_wakeup = client->limits.capabilities & PST_CAP_WAKEUP;
   share_client_narrow(share, &client->limits);
   command->reply->u.limits = client->limits;
+  client->is_open = rc == 0;
+  if (client->is_open)
+    share_client_set_patience(client, 0);
   return rc;
 }
 
@@ -219,7 +234,7 @@ static void share_client_call(struct share_client *client, struct share_command 
   const uint32_t worker = request->worker;
   int rc;
 
-  if (request->call != PST_SHARE_OPEN && !client->limits.struct_size) {
+  if (request->call != PST_SHARE_OPEN && !client->is_open) {
     share_client_expel(client, "its first request opens no device");
     return;
   }
@@ -264,7 +279,7 @@ static void share_client_call(struct share_client *client, struct share_command 
     pst_text_write(reply->text, sizeof(reply->text), pst_log_last_error());
 }
 
-/* False: the client has left, or breaks a rule. */
+/* False: the client has left, or breaks a rule, or has not opened a device. */
 static bool share_client_serve_one(struct share_client *client, struct share_packet *packet,
                                    struct share_answer *answer)
 {
@@ -280,6 +295,8 @@ static bool share_client_serve_one(struct share_client *client, struct share_pac
   answer->reply = (struct pst_share_reply){0};
   if (got == 0 || got == -ECONNRESET)
     goes_on = false;
+  else if (got == -EAGAIN)
+    share_client_expel(client, "it has not opened a device in time");
   else if (got < (ssize_t)sizeof(packet->request) ||
            packet->request.length != (size_t)got - sizeof(packet->request)) {
     share_client_expel(client, "a packet of a wrong size");
@@ -302,7 +319,7 @@ static bool share_client_serve_one(struct share_client *client, struct share_pac
   share_command_close(&command);
   for (uint32_t i = 0; i < command.fd_count; i++)
     closer_close(fds[i]); /* the last close may wait as long as the client likes */
-  return goes_on;
+  return goes_on && client->is_open;
 }
 
 static void share_client_close_all(struct share_client *client)
@@ -329,6 +346,7 @@ static void *share_client_run(void *arg)
   struct share_packet *packet = malloc(sizeof(*packet));
   struct share_answer *answer = calloc(1, sizeof(*answer));
 
+  share_client_set_patience(client, OPEN_SECONDS);
   while (packet && answer && share_client_serve_one(client, packet, answer))
     ;
   free(packet);

@@ -72,6 +72,7 @@ struct share_client {
   struct pst_device *device;
   struct pst_plan plan;
   struct pst_limits limits;
+  bool is_open;    /* OPEN has succeeded */
   bool has_wakeup; /* of the router's transport; clients have it in any case */
   struct share_memory memory;
   struct share_mr *mrs;
@@ -92,6 +93,8 @@ struct pst_share {
   struct pst_options *options;
   const struct loader_plugin *memory; /* host */
   int listen_fd, lock_fd, stop_fd;
+  bool is_short;      /* the listener has no descriptors: it has been logged */
+  uint64_t warned_ns; /* when a refusal was logged last */
   pthread_t thread;
   pthread_mutex_t lives_lock;
   struct share_life *lives;

@@ -15,9 +15,11 @@
 
 #include "config/options.h"
 #include "router.h"
+#include "util/clock.h"
 #include "util/log.h"
 
-#define REAP_MS 100 /* threads of clients that have left are joined so often */
+#define REAP_MS 100                /* threads of clients that have left are joined so often */
+#define SHARE_WARN_NS PST_NS_PER_S /* a refusal is logged so often */
 
 /* ---- Clients that come and go -------------------------------------------------------------- */
 
@@ -65,21 +67,60 @@ static void share_refuse(struct pst_share *share, int fd, const char *why)
 
   snprintf(reply.text, sizeof(reply.text), "%s", why);
   atomic_fetch_add(&share->refused, 1);
-  pst_log(PST_LOG_WARN, "share: a client is refused: %s", why);
+  const uint64_t now = clock_now_ns();
+  if (!share->warned_ns || now - share->warned_ns >= SHARE_WARN_NS) {
+    pst_log(PST_LOG_WARN, "share: a client is refused: %s", why);
+    share->warned_ns = now;
+  }
   if (send(fd, &reply, sizeof(reply), MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
     pst_log(PST_LOG_DEBUG, "share: the refused client has left: %s", strerror(errno));
   close(fd);
 }
 
+/* How many clients of this user there are. */
+static uint32_t share_count_of(struct pst_share *share, uid_t uid)
+{
+  uint32_t count = 0;
+
+  pthread_mutex_lock(&share->lock);
+  for (const struct share_client *client = share->clients; client; client = client->next)
+    count += client->uid == uid;
+  pthread_mutex_unlock(&share->lock);
+  return count;
+}
+
+/* accept4() has failed. A connection that has no descriptor yet stays: wait, rather than spin. */
+static void share_accept_failed(struct pst_share *share, int code)
+{
+  struct pollfd stop = {.fd = share->stop_fd, .events = POLLIN};
+
+  if (code != EMFILE && code != ENFILE && code != ENOMEM && code != ENOBUFS)
+    return;
+  if (!share->is_short)
+    pst_log(PST_LOG_ERROR,
+            "share: a client waits, since there is no descriptor for it: %s; raise "
+            "`ulimit -n`",
+            strerror(code));
+  share->is_short = true;
+  poll(&stop, 1, REAP_MS);
+}
+
+/* Serves the connection that waits, or refuses it and says why. */
 static void share_accept(struct pst_share *share)
 {
+  /* Among several users none can keep the others out. */
+  const uint32_t clients = share->params.clients;
+  const uint32_t most = share->params.uid_count > 1 && clients > 1 ? clients / 2 : clients;
   struct ucred peer = {0};
   socklen_t length = sizeof(peer);
   char why[160];
   const int fd = accept4(share->listen_fd, NULL, NULL, SOCK_CLOEXEC);
 
-  if (fd < 0)
+  if (fd < 0) {
+    share_accept_failed(share, errno);
     return;
+  }
+  share->is_short = false;
   if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0 ||
       !share_allows(share, peer.uid)) {
     snprintf(why, sizeof(why),
@@ -90,8 +131,16 @@ static void share_accept(struct pst_share *share)
     snprintf(why, sizeof(why), "the router serves %u clients already; raise --clients",
              share->params.clients);
     share_refuse(share, fd, why);
-  } else if (share_client_start(share, fd, peer.pid, peer.uid) < 0)
-    pst_log(PST_LOG_ERROR, "share: no thread for a client: %s", strerror(errno));
+  } else if (share_count_of(share, peer.uid) >= most) {
+    snprintf(why, sizeof(why),
+             "the router serves %u clients of user %u already, half of all; raise --clients", most,
+             (unsigned)peer.uid);
+    share_refuse(share, fd, why);
+  } else {
+    const int rc = share_client_start(share, fd, peer.pid, peer.uid);
+    if (rc < 0)
+      pst_log(PST_LOG_ERROR, "share: no thread for a client: %s", strerror(-rc));
+  }
 }
 
 static void *share_listen_run(void *arg)
