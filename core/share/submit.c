@@ -194,7 +194,13 @@ static bool share_submit_fail(struct share_endpoint *endpoint, int32_t status)
   return true;
 }
 
-/* How many of `n` requests the client's rate allows now. */
+/* What a request takes of the rate's budget. */
+static double share_submit_cost(const struct pst_request *request)
+{
+  return request->opcode <= PST_OP_READ ? (double)request->arg.length : 8;
+}
+
+/* How many of `n` requests the client's rate allows now; they are paid for. */
 static uint32_t share_submit_allowed(struct share_worker *worker,
                                      const struct pst_request *requests, uint32_t n)
 {
@@ -210,8 +216,16 @@ static uint32_t share_submit_allowed(struct share_worker *worker,
     worker->budget = most;
   worker->budget_at_ns = now;
   for (; i < n && worker->budget > 0; i++)
-    worker->budget -= requests[i].opcode <= PST_OP_READ ? (double)requests[i].arg.length : 8;
+    worker->budget -= share_submit_cost(&requests[i]);
   return i;
+}
+
+/* Gives back what requests paid that post() did not take. */
+static void share_submit_refund(struct share_worker *worker, const struct pst_request *requests,
+                                uint32_t n)
+{
+  for (uint32_t i = 0; i < n && worker->client->share->params.rate; i++)
+    worker->budget += share_submit_cost(&requests[i]);
 }
 
 /* Returns how many requests went, or ended. */
@@ -230,6 +244,8 @@ static uint32_t share_submit_post_one(struct share_endpoint *endpoint)
     if (n == 0)
       break;
     const int taken = worker->ops->post(endpoint->inner, &endpoint->requests[at], n, &wait);
+    const uint32_t went = taken > 0 ? (uint32_t)taken : 0;
+    share_submit_refund(worker, &endpoint->requests[at] + went, n - went);
     if (taken > 0) {
       endpoint->posted += (uint32_t)taken;
       endpoint->under_way += (uint32_t)taken;
