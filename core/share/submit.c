@@ -47,8 +47,10 @@ static void share_submit_pieces(struct share_endpoint *endpoint,
   uint64_t sum = 0;
 
   for (uint32_t i = 0; i < entry->piece_count && !*wrong; i++) {
-    if (i % 2 == 0)
+    if (i % 2 == 0) {
       memcpy(pair, &worker->submit[(*head)++ % PST_SHARE_ENTRIES], sizeof(pair));
+      __asm__ volatile("" : : "r"(pair) : "memory"); /* the client may change it meanwhile */
+    }
     const struct pst_share_one_piece *piece = &pair[i % 2];
     struct share_mr *mr =
         share_submit_piece(worker, piece->mr, piece->offset, piece->length, right, wrong);
