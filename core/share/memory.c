@@ -186,7 +186,6 @@ int share_mr_register(struct share_client *client, const struct share_command *c
   client->bytes += mr->length;
   atomic_fetch_add(&client->share->regions, 1);
   atomic_fetch_add(&client->share->bytes, mr->length);
-  atomic_store(&mr->uses, 0);
   atomic_store(&mr->number, number);
   reply->object = number;
   return 0;
