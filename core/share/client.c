@@ -279,6 +279,17 @@ static void share_client_call(struct share_client *client, struct share_command 
     pst_text_write(reply->text, sizeof(reply->text), pst_log_last_error());
 }
 
+/* The version is the first word of every release's requests. */
+static void share_client_refuse_version(const struct pst_share_request *request,
+                                        struct pst_share_reply *reply)
+{
+  reply->status = -EPROTONOSUPPORT;
+  snprintf(reply->text, sizeof(reply->text),
+           "the router speaks version %u of its protocol, the client %u; install one release of "
+           "Penstock on both sides",
+           PST_SHARE_VERSION, request->version);
+}
+
 /* False: the client has left, or breaks a rule, or has not opened a device. */
 static bool share_client_serve_one(struct share_client *client, struct share_packet *packet,
                                    struct share_answer *answer)
@@ -297,16 +308,13 @@ static bool share_client_serve_one(struct share_client *client, struct share_pac
     goes_on = false;
   else if (got == -EAGAIN)
     share_client_expel(client, "it has not opened a device in time");
+  else if (got >= (ssize_t)sizeof(packet->request.version) &&
+           packet->request.version != PST_SHARE_VERSION)
+    share_client_refuse_version(&packet->request, &answer->reply);
   else if (got < (ssize_t)sizeof(packet->request) ||
            packet->request.length != (size_t)got - sizeof(packet->request)) {
     share_client_expel(client, "a packet of a wrong size");
     goes_on = false;
-  } else if (packet->request.version != PST_SHARE_VERSION) {
-    answer->reply.status = -EPROTONOSUPPORT;
-    snprintf(answer->reply.text, sizeof(answer->reply.text),
-             "the router speaks version %u of its protocol, the client %u; install one release of "
-             "Penstock on both sides",
-             PST_SHARE_VERSION, packet->request.version);
   } else if (command.fd_count && closer_is_behind()) {
     answer->reply.status = -EAGAIN;
     pst_text_write(answer->reply.text, sizeof(answer->reply.text), CLOSER_BEHIND);
