@@ -216,16 +216,34 @@ static int share_lock_socket(struct pst_share *share, struct pst_error *error)
   return 0;
 }
 
+/* Removes the socket that a killed router has left, and nothing else. The lock is held. */
+static int share_remove_stale(struct pst_share *share, struct pst_error *error)
+{
+  struct stat file;
+
+  if (lstat(share->socket, &file) != 0)
+    return errno == ENOENT ? 0
+                           : pst_fail(error, PST_EXIT_UNAVAILABLE, -errno, "share: %s: %s",
+                                      share->socket, strerror(errno));
+  if (!S_ISSOCK(file.st_mode) || (file.st_uid != geteuid() && geteuid() != 0))
+    return pst_fail(error, PST_EXIT_UNAVAILABLE, -EEXIST,
+                    "share: %s exists, and is no socket of this user; give --socket another path",
+                    share->socket);
+  unlink(share->socket);
+  return 0;
+}
+
 static int share_listen(struct pst_share *share, struct pst_error *error)
 {
   struct sockaddr_un address = {.sun_family = AF_UNIX};
   const mode_t mode = share->params.uid_count ? 0666 : 0600; /* SO_PEERCRED decides */
 
   int rc = share_lock_socket(share, error);
+  if (rc == 0)
+    rc = share_remove_stale(share, error);
   if (rc < 0)
     return rc;
   memcpy(address.sun_path, share->socket, strlen(share->socket) + 1);
-  unlink(share->socket);
   share->listen_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
   if (share->listen_fd < 0 ||
       bind(share->listen_fd, (struct sockaddr *)&address, sizeof(address)) != 0 ||
