@@ -336,6 +336,9 @@ static void share_client_close_all(struct share_client *client)
 
   for (uint32_t i = 0; i < SHARE_WORKERS_MAX; i++)
     if (client->workers[i])
+      share_worker_stop(client->workers[i]);
+  for (uint32_t i = 0; i < SHARE_WORKERS_MAX; i++)
+    if (client->workers[i])
       share_client_close_worker(client, i + 1);
   share_mr_deregister_all(client);
   if (client->device) {

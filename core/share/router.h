@@ -138,6 +138,8 @@ static inline void share_mr_unuse(struct share_mr *mr)
 
 /* worker.c: on the client's thread. */
 int share_worker_open(struct share_client *client, struct share_command *command);
+/* Its thread ends soon; share_worker_close() waits for that. */
+void share_worker_stop(struct share_worker *worker);
 /* All that it had open ends. */
 void share_worker_close(struct share_worker *worker);
 /* Let the worker's thread carry out a command. */

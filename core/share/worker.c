@@ -176,11 +176,16 @@ static int share_worker_begin(struct share_worker *worker, uint32_t index)
   return rc;
 }
 
-void share_worker_close(struct share_worker *worker)
+void share_worker_stop(struct share_worker *worker)
 {
   atomic_store(&worker->is_stopping, true);
+  share_worker_wake(worker);
+}
+
+void share_worker_close(struct share_worker *worker)
+{
   if (worker->has_thread) {
-    share_worker_wake(worker);
+    share_worker_stop(worker);
     pthread_join(worker->thread, NULL);
   }
   if (worker->inner) {
