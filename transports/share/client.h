@@ -110,6 +110,7 @@ struct share_call {
   struct pst_share_reply reply;
   void *reply_bytes; /* NULL, or reply_room bytes */
   uint32_t reply_room;
+  bool is_cut; /* an answer longer than its room is cut, rather than -ENOSPC */
   int reply_fds[PST_SHARE_FDS];
   uint32_t reply_fd_count;
 };
@@ -122,6 +123,8 @@ int share_call(struct share_call *call);
 /* The same without bytes or descriptors. */
 int share_ask(struct pst_device *device, const struct pst_share_request *request,
               struct pst_share_reply *reply);
+/* The router does not keep to the protocol: it counts as gone. */
+int share_distrust(struct pst_device *device);
 /* Is the connection still up? */
 bool share_connection_is_up(struct pst_device *device);
 void share_close_fds(const int *fds, uint32_t count);

@@ -49,6 +49,11 @@ static int share_lose(struct pst_device *device, const char *why)
                     device->socket, why);
 }
 
+int share_distrust(struct pst_device *device)
+{
+  return share_lose(device, "breaks the protocol");
+}
+
 bool share_connection_is_up(struct pst_device *device)
 {
   struct pollfd look = {.fd = device->fd, .events = 0};
@@ -135,6 +140,11 @@ static int share_call_locked(struct share_call *call)
                                             : "has ended, or has disconnected this client");
   call->reply = device->in.reply;
   call->reply.text[sizeof(call->reply.text) - 1] = '\0';
+  if (call->reply.length > call->reply_room && call->reply.status >= 0 && !call->is_cut)
+    return PST_REFUSE(device->host, -ENOSPC,
+                      "the router's answer has %u bytes, there is room for "
+                      "%u",
+                      call->reply.length, call->reply_room);
   if (call->reply.length > call->reply_room)
     call->reply.length = call->reply_room;
   if (call->reply.length)

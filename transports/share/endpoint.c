@@ -197,7 +197,8 @@ int share_describe(struct pst_endpoint *endpoint, char *text, size_t size)
   struct share_call call = {.device = endpoint->worker->device,
                             .request = &request,
                             .reply_bytes = text,
-                            .reply_room = (uint32_t)(size < 4096 ? size : 4096)};
+                            .reply_room = (uint32_t)(size < 4096 ? size : 4096),
+                            .is_cut = true};
 
   int rc = share_call(&call);
   share_close_fds(call.reply_fds, call.reply_fd_count);

@@ -206,15 +206,31 @@ static void share_poll_closed(struct pst_endpoint *endpoint)
   share_endpoint_free(endpoint);
 }
 
-/* The cookie of the last of `count` requests that are done. */
-static void share_poll_done(struct pst_endpoint *endpoint, struct pst_completion *done)
+/* The cookie of the last of `count` requests that are done. False: there are not so many. */
+static bool share_poll_done(struct pst_endpoint *endpoint, struct pst_completion *done)
 {
+  if (done->code >= SHARE_OPCODES)
+    return false;
   struct share_cookies *cookies = &endpoint->cookies[done->code];
-
-  assert(done->u.done.count <= cookies->tail - cookies->head);
+  if (done->u.done.count == 0 || done->u.done.count > cookies->tail - cookies->head)
+    return false;
   cookies->head += (uint32_t)done->u.done.count;
   endpoint->outstanding -= (uint32_t)done->u.done.count;
   done->u.done.cookie = cookies->at[(cookies->head - 1) & endpoint->mask];
+  return true;
+}
+
+/* False: the token is of no slot that there is. */
+static bool share_poll_message(struct pst_worker *worker, uint64_t token)
+{
+  const uint32_t number = pst_token_number(token), slot = pst_token_slot(token);
+  const uint32_t place = number & PST_PLACE_MASK;
+  struct pst_ring *ring = place < worker->ring_room ? worker->rings[place] : NULL;
+
+  if (!ring || ring->number != number || slot >= ring->slots)
+    return false;
+  ring->out[slot] = 1;
+  return true;
 }
 
 static void share_poll_event(struct pst_endpoint *endpoint, const struct pst_completion *event)
@@ -227,7 +243,7 @@ static void share_poll_event(struct pst_endpoint *endpoint, const struct pst_com
     share_poll_closed(endpoint);
 }
 
-/* False: of an endpoint that is not there. */
+/* False: of an endpoint that is not there, or against the protocol. */
 static bool share_poll_one(struct pst_worker *worker, struct pst_completion *completion)
 {
   struct pst_endpoint *endpoint;
@@ -238,16 +254,17 @@ static bool share_poll_one(struct pst_worker *worker, struct pst_completion *com
   if (!endpoint)
     return false;
   completion->endpoint = endpoint->cookie;
-  if (completion->kind == PST_COMPLETION_DONE)
-    share_poll_done(endpoint, completion);
-  else if (completion->kind == PST_COMPLETION_EVENT)
+  if (completion->kind == PST_COMPLETION_EVENT) {
     share_poll_event(endpoint, completion);
-  else {
-    const uint64_t token = completion->u.message.token;
-    struct pst_ring *ring = worker->rings[pst_token_number(token) & PST_PLACE_MASK];
-    ring->out[pst_token_slot(token)] = 1;
+    return true;
   }
-  return true;
+  const bool holds = completion->kind == PST_COMPLETION_DONE
+                         ? share_poll_done(endpoint, completion)
+                         : completion->kind == PST_COMPLETION_MESSAGE &&
+                               share_poll_message(worker, completion->u.message.token);
+  if (!holds)
+    share_distrust(worker->device);
+  return holds;
 }
 
 /* ---- Without the router -------------------------------------------------------------------------
