@@ -14,6 +14,22 @@ void share_close_fds(const int *fds, uint32_t count)
     close(fds[i]);
 }
 
+/* Programs hand their memory over: not to whoever was first to bind the path. */
+static int share_check_router(struct pst_device *device)
+{
+  struct ucred router = {0};
+  socklen_t length = sizeof(router);
+
+  if (getsockopt(device->fd, SOL_SOCKET, SO_PEERCRED, &router, &length) != 0)
+    return PST_REFUSE(device->host, -errno, "SO_PEERCRED: %s", strerror(errno));
+  if (router.uid == 0 || router.uid == geteuid() || router.uid == device->router_uid)
+    return 0;
+  return PST_REFUSE(device->host, -EACCES,
+                    "the router at %s is of user %u, neither root nor this user; if that user may "
+                    "have this program's memory, set the option router_uid to %u",
+                    device->socket, (unsigned)router.uid, (unsigned)router.uid);
+}
+
 int share_connect(struct pst_device *device)
 {
   struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -34,7 +50,7 @@ int share_connect(struct pst_device *device)
                       code == EACCES ? "`penstock share --allow UID` lets other users in"
                                      : "start `penstock share`, or correct the option socket");
   }
-  return 0;
+  return share_check_router(device);
 }
 
 /* The connection is of no use any more. */
@@ -133,7 +149,9 @@ static int share_call_locked(struct share_call *call)
   if (atomic_load(&device->is_gone))
     return -ENOTCONN;
   int rc = share_write(call);
-  if (rc == 0 || rc == -EPIPE) /* a router that refuses has answered already */
+  if (rc == 0 || rc == -EPIPE || rc == -ECONNRESET)
+    rc = share_read(call);
+  if (rc == -ECONNRESET) /* a router that refuses has answered before it hung up */
     rc = share_read(call);
   if (rc < 0)
     return share_lose(device, rc == -EAGAIN ? "has not answered in time (option timeout)"

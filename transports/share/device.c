@@ -16,6 +16,9 @@ int share_open(const struct pst_host *host, const struct pst_open_params *params
     return -ENOMEM;
   made->host = host;
   made->fd = -1;
+  made->router_uid = host->option_is_set(params->options, "router_uid")
+                         ? host->option_uint(params->options, "router_uid")
+                         : UINT64_MAX;
   made->timeout_ns = host->option_uint(params->options, "timeout");
   pst_text_write(made->socket, sizeof(made->socket),
                  host->option_string(params->options, "socket"));

@@ -13,6 +13,14 @@ static const struct pst_option options[] = {
         .flags = PST_OPTION_REQUIRED,
     },
     {
+        .name = "router_uid",
+        .help = "The user of the router, if that is neither root nor the program's own user. It "
+                "gets the program's memory.",
+        .type = PST_OPTION_UINT,
+        .scope = PST_SCOPE_DEVICE,
+        .max = 4294967294,
+    },
+    {
         .name = "timeout",
         .help = "How long the router may take for an answer before it counts as gone.",
         .default_value = "30 s",
