@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """`penstock share`: streams of programs that have no transport of their own."""
+import contextlib
+import errno
+import fcntl
 import os
 import pathlib
 import random
@@ -8,11 +11,13 @@ import re
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import time
 import unittest
 
-from harness import BUILD, PROGRAM, SANITIZED, Case, free_port, child_of, main, random_file, yaml_stream
+import share_client as hostile
+from harness import BUILD, HANGS, PROGRAM, SANITIZED, Case, free_port, child_of, main, random_file, yaml_stream
 
 SIMULATED = os.environ.get("PENSTOCK_SIMVERBS", "")
 COUNT = 20000
@@ -223,6 +228,193 @@ class Share(Case):
         self.assert_accounted(stream)
         self.assertGreater(stream["seconds"], 0.5, stream)  # 11.7 MB
         self.stop(router)
+
+    # ---- Clients that keep to no rule ----
+
+    def hostile(self):
+        """A client with a device, a registered page and a worker."""
+        client = hostile.Client(self.socket)
+        self.addCleanup(client.close)
+        client.open()
+        client.mr = client.register(client.memory(4096), 4096)
+        client.number, client.router_event, client.client_event = client.worker()
+        return client
+
+    def assert_serves(self, router):
+        """The router still serves others, and SIGTERM ends it."""
+        self.run_program("run", self.share_config(), "--count", "100")
+        router.signal(signal.SIGTERM)
+        self.assertEqual(router.wait(), 0, router)
+
+    def test_hostile_slow_close(self):
+        """A descriptor whose close waits holds neither the answer up nor the router."""
+        router = self.router("loopback")
+        client = self.hostile()
+        with socket.create_server(("127.0.0.1", 0)) as server, socket.socket() as slow:
+            slow.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 60))
+            slow.connect(server.getsockname())
+            slow.setblocking(False)
+            with self.assertRaises(BlockingIOError):
+                while True:
+                    slow.send(bytes(1 << 16))
+            fd = os.dup(slow.fileno())
+            slow.close()
+            begun = time.monotonic()
+            endpoint = client.endpoint(client.number)
+            rights = [fd]
+            client.send(hostile.ENDPOINT_ADDRESS, worker=client.number, number=endpoint, fds=rights)
+            os.close(fd)
+            client.receive()
+            self.assertLess(time.monotonic() - begun, 30)
+        client.close()
+        self.assert_serves(router)
+
+    def test_hostile_events(self):
+        """Blocking event descriptors hold no thread of the router."""
+        router = self.router("loopback")
+        client = self.hostile()
+        for fd in (client.router_event, client.client_event):
+            fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) & ~os.O_NONBLOCK)
+        for sleeps in (hostile.ROUTER_SLEEPS, hostile.CLIENT_SLEEPS):
+            client.page[sleeps : sleeps + 4] = struct.pack("=I", 1)
+        with contextlib.suppress(OSError):
+            os.write(client.router_event, struct.pack("=Q", 1))
+        with contextlib.suppress(OSError):
+            os.write(client.client_event, struct.pack("=Q", 2**64 - 2))
+        endpoint = client.endpoint(client.number)
+        client.ask(hostile.ENDPOINT_CLOSE, struct.pack("=QII", 0, 2, 0), worker=client.number, number=endpoint)
+        client.close()
+        router.wait_line("share: 0 clients, 0 regions")
+        self.assert_serves(router)
+
+    def test_hostile_rings(self):
+        """A client with one registered page cannot use up the router's memory."""
+        router = self.router("loopback", "--endpoints", "8")
+        client = self.hostile()
+        with self.assertRaisesRegex(hostile.Refused, "slots of all its rings"):
+            for _ in range(8):
+                client.ring(client.number, client.mr, 3 << 18)
+        for _ in range(7):
+            client.ring(client.number, client.mr, 1)
+        with self.assertRaisesRegex(hostile.Refused, "--endpoints"):
+            client.ring(client.number, client.mr, 1)
+        client.close()
+        self.assert_serves(router)
+
+    def test_hostile_queues(self):
+        router = self.router("loopback", "--endpoints", "16")
+        client = self.hostile()
+        with self.assertRaisesRegex(hostile.Refused, "--endpoints"):
+            for _ in range(16):
+                client.endpoint(client.number, requests=65536)
+        client.close()
+        self.assert_serves(router)
+
+    def test_hostile_memory(self):
+        """Memory that can shrink, and huge pages, which can be taken away."""
+        router = self.router("loopback")
+        client = self.hostile()
+        unsealed = os.memfd_create("unsealed")
+        self.addCleanup(os.close, unsealed)
+        os.ftruncate(unsealed, 4096)
+        with self.assertRaisesRegex(hostile.Refused, "sealed"):
+            client.register(unsealed, 4096)
+        try:
+            huge = client.memory(2 << 20, os.MFD_HUGETLB)
+        except OSError:
+            huge = None
+        if huge is not None:
+            with self.assertRaisesRegex(hostile.Refused, "--huge"):
+                client.register(huge, 2 << 20)
+        client.close()
+        self.assert_serves(router)
+
+    def test_hostile_entries(self):
+        """Positions and entries that break a rule end the client, and it alone."""
+        router = self.router("loopback", "-v")
+        request = bytes([1, 1]).ljust(64, b"\0")  # to endpoint 0
+        for tail, entry in ((4097, b""), (1, b"\xff" * 64), (1, request), (1, bytes([2, 0, 0, 1]).ljust(64, b"\0"))):
+            with self.subTest(tail=tail, entry=entry[:4]):
+                client = self.hostile()
+                client.page[hostile.SUBMIT_AT : hostile.SUBMIT_AT + len(entry)] = entry
+                client.page[hostile.SUBMIT_TAIL : hostile.SUBMIT_TAIL + 4] = struct.pack("=I", tail)
+                with self.assertRaises((EOFError, OSError)):
+                    client.endpoint(client.number)
+                client.close()
+        router.wait_line("is disconnected: an entry of its submission ring breaks a rule")
+        self.assert_serves(router)
+
+    def test_hostile_plan(self):
+        """A client is never a peer within the process, whatever it plans."""
+        router = self.router("loopback", "--transport-option", "mode=reference")
+        with hostile.Client(self.socket) as client:
+            with self.assertRaisesRegex(hostile.Refused, "within one process only"):
+                client.open(flags=0xFFFFFFFF, ring_slots=2**63)
+            with self.assertRaises((EOFError, OSError)):  # it has no device that it could use
+                client.worker()
+        router.signal(signal.SIGTERM)
+        self.assertEqual(router.wait(), 0, router)
+
+    def test_other_release(self):
+        """It reads why it is refused, whatever the size of its requests."""
+        router = self.router("loopback")
+        with hostile.Client(self.socket) as client:
+            status, _, text, _ = client.raw(struct.pack("=II", 99, 1))
+            self.assertEqual(status, -errno.EPROTONOSUPPORT)
+            self.assertIn("install one release", text)
+        self.assert_serves(router)
+
+    def test_idle_connection(self):
+        """A connection that opens no device gives its place back."""
+        router = self.router("loopback", "--clients", "1", "-v")
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as held:
+            held.connect(str(self.socket))
+            held.settimeout(HANGS)
+            self.assertEqual(held.recv(64), b"")
+        router.wait_line("it has not opened a device in time")
+        router.wait_line("share: 0 clients")
+        self.assert_serves(router)
+
+    def test_one_user_of_several(self):
+        """None of them has all places."""
+        router = self.router("loopback", "--clients", "2", "--allow", f"{os.getuid()},{os.getuid() + 1}")
+        with hostile.Client(self.socket) as client:
+            client.open()
+            child = self.run_program("run", self.share_config(), "--count", "100", expect=3)
+            self.assertIn("half of all; raise --clients", str(child))
+        router.wait_line("share: 0 clients")
+        self.assert_serves(router)
+
+    def test_refused_user(self):
+        router = self.router("loopback", "--allow", str(os.getuid() + 1))
+        child = self.run_program("run", self.share_config(), "--count", "100", expect=3)
+        self.assertIn(f"--allow {os.getuid()}` lets that user in", str(child))
+        router.signal(signal.SIGTERM)
+        self.assertEqual(router.wait(), 0, router)
+
+    def test_no_descriptors(self):
+        """The listener waits for them, and says so once."""
+        router = self.router("loopback", prefix=("prlimit", "--nofile=24"))
+        held = []
+        try:
+            for _ in range(24):
+                held.append(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+                held[-1].connect(str(self.socket))
+            router.wait_line("raise `ulimit -n`")
+        finally:
+            for each in held:
+                each.close()
+        router.wait_line("share: 0 clients")
+        router.signal(signal.SIGTERM)
+        self.assertEqual(router.wait(), 0, router)
+        self.assertEqual(str(router).count("raise `ulimit -n`"), 1, router)
+
+    def test_socket_is_a_file(self):
+        """Another file is never removed."""
+        self.socket.write_text("precious")
+        child = self.run_program("share", "--socket", self.socket, expect=3)
+        self.assertIn("is no socket of this user", str(child))
+        self.assertEqual(self.socket.read_text(), "precious")
 
     def test_second_router(self):
         router = self.router("loopback")
