@@ -191,7 +191,7 @@ const struct command app_command_share = {
     .help =
         "Opens a transport for each client that connects to the socket, until ^C.\n"
         "Clients write `transport: {plugin: share, options: {socket: PATH}}`. They need no device,\n"
-        "no driver library and no privilege; their memory is mapped, and nothing is copied twice.\n"
+        "no driver library and no privilege; their memory is mapped, and the router copies none.\n"
         "\n"
         "Examples:\n"
         "  penstock share --socket /run/penstock/share --transport verbs_rc\n"
