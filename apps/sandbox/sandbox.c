@@ -103,6 +103,7 @@ static const struct sandbox_transport sandbox_transports[] = {
     {"ethernet", CAPABILITIES_DPDK, false, true, false},
     {"verbs_rc", CAPABILITY(CAP_NET_RAW), false, true, false},
     {"verbs_dc", CAPABILITY(CAP_NET_RAW), false, true, false},
+    {"share", 0, false, false, false},
     {"ucx", CAPABILITY(CAP_SYS_PTRACE), true, true, true},
     {"share", 0, false, false, false}, /* its router has all that */
 };
