@@ -179,7 +179,10 @@ class Share(Case):
     def bare_root(self):
         """A root with the program, its libraries and the plugins share and host alone."""
         root = self.folder / "root"
-        listed = subprocess.run(["ldd", PROGRAM], capture_output=True, text=True, check=True).stdout
+        asked = subprocess.run(["ldd", PROGRAM], capture_output=True, text=True)
+        if asked.returncode != 0:
+            self.skipTest("ldd reads no program for another machine")
+        listed = asked.stdout
         libraries = {pathlib.Path(name) for name in re.findall(r"(/\S+) \(0x", listed)}
         self.assertFalse([name for name in libraries if "ibverbs" in name.name], listed)
         for library in libraries:
