@@ -366,19 +366,19 @@ static int syscalls_allow_sockets(scmp_filter_ctx filter, const struct syscalls_
 /* The C library falls back from clone3(), whose flags no filter can read, to clone(). */
 static int syscalls_allow_threads(scmp_filter_ctx filter)
 {
-#ifdef SYSCALLS_HAS_SANITIZER
-  int rc = syscalls_allow(filter, "clone");
-
-  return rc < 0 ? rc : syscalls_allow(filter, "ptrace");
-#else
 #ifdef __s390__
 #error "clone() has its flags in the second argument here"
 #endif
+#ifdef SYSCALLS_HAS_SANITIZER
+  int rc = syscalls_allow(filter, "clone");
+
+  if (rc == 0)
+    rc = syscalls_allow(filter, "ptrace");
+#else
   int rc = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(clone), 1,
                             SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD, CLONE_THREAD));
-
-  return rc < 0 ? rc : seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0);
 #endif
+  return rc < 0 ? rc : seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0);
 }
 
 /* The two put words into a terminal, which a shell at it would read. Refused by a filter of their
