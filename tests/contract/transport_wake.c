@@ -95,11 +95,11 @@ static void credit_wakes_a_sender_that_wanted_it(void **state)
 {
   contract_rule(
       "event_fd becomes readable when poll() has a completion to give, or, after a post() that took fewer than it was given, when post() would take more.");
+  if (contract_capabilities(*state) & PST_CAP_QUEUES)
+    skip(); /* no post waits for credit */
   struct contract_pair *pair = open_sleepy(state);
   struct pst_request requests[8];
   uint32_t wait;
-  if (contract_capabilities(*state) & PST_CAP_QUEUES)
-    skip(); /* no post waits for credit */
   for (uint32_t i = 0; i < 8; i++)
     requests[i] = contract_send(&pair->sender, 0, 8, i);
   assert_int_equal(contract_post(&pair->sender, 0, requests, 8, &wait), 4);
@@ -127,12 +127,12 @@ static void credit_wakes_a_sender_that_wanted_it(void **state)
 static void credit_that_a_poll_takes_keeps_awake(void **state)
 {
   contract_rule("poll() may take a credit and return no completion; arm() then returns -EAGAIN.");
+  if (contract_capabilities(*state) & PST_CAP_QUEUES)
+    skip(); /* no post waits for credit */
   struct contract_pair *pair = open_sleepy(state);
   struct pst_request requests[8];
   struct pst_completion messages[4];
   uint32_t wait;
-  if (contract_capabilities(*state) & PST_CAP_QUEUES)
-    skip(); /* no post waits for credit */
   for (uint32_t i = 0; i < 8; i++)
     requests[i] = contract_send(&pair->sender, 0, 8, i);
   assert_int_equal(contract_post(&pair->sender, 0, requests, 8, &wait), 4);
