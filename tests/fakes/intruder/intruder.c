@@ -119,6 +119,7 @@ static void intruder_call(const char *name, long rc, int own)
 static void intruder_act(int number)
 {
   char *const none[] = {NULL};
+  const int code = errno;
 
   (void)number;
   intruder_open("read", getenv("INTRUDER_READ"), O_RDONLY);
@@ -133,6 +134,7 @@ static void intruder_act(int number)
   intruder_call("unshare", unshare(0), 0);
   intruder_call("terminal", ioctl(STDIN_FILENO, TIOCSTI, "x"), ENOTTY);
   intruder_tell("end", 0);
+  errno = code;
 }
 
 /* The program finds Landlock by its number. */
