@@ -340,7 +340,8 @@ void app_sandbox_allow_transport(struct sandbox *sandbox, const char *plugin)
   sandbox->has_tcp |= needs->has_tcp;
   sandbox->calls.opens_inet |= needs->opens_inet;
   sandbox->calls.reads_peers |= needs->reads_peers;
-  sandbox->calls.has_streams |= needs->has_tcp || is_dpdk; /* memif connects again */
+  /* memif connects again; UCX wakes by datagrams. */
+  sandbox->calls.has_unix |= needs->has_tcp || is_dpdk;
   if (is_dpdk) {
     static const char *const devices[] = {"/dev/vfio", "/dev/uio*", "/dev/net/tun",
                                           "/dev/vhost-net"};

@@ -347,10 +347,11 @@ static int syscalls_allow_sockets(scmp_filter_ctx filter, const struct syscalls_
                                   SCMP_A0(SCMP_CMP_EQ, family),
                                   SCMP_A1(SCMP_CMP_MASKED_EQ, TYPE_MASK, sockets[i].type));
   }
-  if (rc == 0 && needs->has_streams)
+  static const unsigned others[] = {SOCK_STREAM, SOCK_DGRAM};
+  for (size_t i = 0; rc == 0 && needs->has_unix && i < sizeof(others) / sizeof(others[0]); i++)
     rc =
         seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(socket), 2, SCMP_A0(SCMP_CMP_EQ, AF_UNIX),
-                         SCMP_A1(SCMP_CMP_MASKED_EQ, TYPE_MASK, SOCK_STREAM));
+                         SCMP_A1(SCMP_CMP_MASKED_EQ, TYPE_MASK, others[i]));
   /* With MSG_FASTOPEN a send connects, which Landlock does not see. */
   if (rc == 0)
     rc = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(sendto), 1,

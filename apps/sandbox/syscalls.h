@@ -7,7 +7,7 @@
 
 struct syscalls_needs {
   bool opens_inet;  /* sockets of IPv4 and IPv6 beside those that are open */
-  bool has_streams; /* Unix sockets of SOCK_STREAM */
+  bool has_unix;    /* Unix sockets of every type */
   bool reads_peers; /* memory of other processes: process_vm_readv(2) */
 };
 
