@@ -4,9 +4,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #ifndef SYS_landlock_create_ruleset
@@ -72,6 +74,7 @@ static int landlock_new_ruleset(int version, bool is_tcp)
 
 static int landlock_add_path(int ruleset, int version, const struct landlock_path *path)
 {
+  struct statfs system;
   struct stat is;
   int fd = open(path->path, O_PATH | O_CLOEXEC);
   int rc = 0;
@@ -80,6 +83,12 @@ static int landlock_add_path(int ruleset, int version, const struct landlock_pat
     if (fd >= 0)
       close(fd);
     return 0;
+  }
+  /* Its inodes are made anew at each look, and a rule is of an inode: nothing there would be
+   * allowed. */
+  if (fstatfs(fd, &system) == 0 && system.f_type == V9FS_MAGIC) {
+    close(fd);
+    return -EOPNOTSUPP;
   }
   struct path_rule rule = {path->access & landlock_rights(version), fd};
   if (!S_ISDIR(is.st_mode))
