@@ -20,7 +20,8 @@ import subprocess
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 HEADERS = ROOT / "core" / "include" / "penstock"
 # What applications include: tests/abi/test_surface.py has the same list.
-APPLICATION_HEADERS = ("penstock.h", "types.h", "config.h", "stream.h", "node.h", "stats.h", "pattern.h", "dlpack.h")
+APPLICATION_HEADERS = ("penstock.h", "types.h", "config.h", "stream.h", "node.h", "stats.h", "pattern.h", "share.h",
+                       "dlpack.h")  # fmt: skip
 PLUGIN_FOLDERS = {"transport": "transports", "memory": "memory", "filter": "filters"}
 RESULT = "penstock-result"
 # The plugins of the program's own build, whatever the caller looks for.
