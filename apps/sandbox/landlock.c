@@ -17,6 +17,8 @@
 #define SYS_landlock_restrict_self 446
 #endif
 #define CREATE_VERSION 1u
+#define OLDEST                                                                                     \
+  6 /* Linux 6.12. With 2, that of Linux 6.1, files that were allowed could not be read */
 #define RULE_PATH 1
 #define RULE_PORT 2
 #define PORT_LISTEN 1u
@@ -48,7 +50,7 @@ int landlock_version(void)
 {
   long version = syscall(SYS_landlock_create_ruleset, NULL, 0, CREATE_VERSION);
 
-  return version < 0 ? 0 : (int)version;
+  return version < OLDEST ? 0 : (int)version;
 }
 
 /* All rights on files that a version has. */

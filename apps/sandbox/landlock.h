@@ -34,7 +34,7 @@ struct landlock_port {
   bool to_listen; /* else to connect to it */
 };
 
-/* Version of the kernel's interface; 0: it has none. */
+/* Version of the kernel's interface; 0: it has none, or one before Linux 6.12. */
 int landlock_version(void);
 /* The calling thread, and those that it starts, may use nothing but `paths` and, with is_tcp,
  * `ports`. A path that does not exist is left out. 0 or -errno. */
