@@ -18,7 +18,7 @@ struct json_object;
 
 struct control_link_server;
 
-/* Who may take part beyond loopback: all, those with credentials, or nobody. */
+/* Which peers beyond loopback may take part: all, those with TLS credentials, or none. */
 struct link_access {
   bool insecure;
   const struct pst_tls_params *tls; /* NULL: no TLS */

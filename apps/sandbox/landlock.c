@@ -4,11 +4,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/magic.h>
+#include <pthread.h>
+#include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #ifndef SYS_landlock_create_ruleset
@@ -17,8 +17,6 @@
 #define SYS_landlock_restrict_self 446
 #endif
 #define CREATE_VERSION 1u
-#define OLDEST                                                                                     \
-  6 /* Linux 6.12. With 2, that of Linux 6.1, files that were allowed could not be read */
 #define RULE_PATH 1
 #define RULE_PORT 2
 #define PORT_LISTEN 1u
@@ -46,11 +44,12 @@ struct port_rule {
   uint64_t port;
 };
 
-int landlock_version(void)
+/* Of the kernel's interface; 0: it has none. */
+static int landlock_version(void)
 {
   long version = syscall(SYS_landlock_create_ruleset, NULL, 0, CREATE_VERSION);
 
-  return version < OLDEST ? 0 : (int)version;
+  return version < 0 ? 0 : (int)version;
 }
 
 /* All rights on files that a version has. */
@@ -76,7 +75,6 @@ static int landlock_new_ruleset(int version, bool is_tcp)
 
 static int landlock_add_path(int ruleset, int version, const struct landlock_path *path)
 {
-  struct statfs system;
   struct stat is;
   int fd = open(path->path, O_PATH | O_CLOEXEC);
   int rc = 0;
@@ -85,12 +83,6 @@ static int landlock_add_path(int ruleset, int version, const struct landlock_pat
     if (fd >= 0)
       close(fd);
     return 0;
-  }
-  /* Its inodes are made anew at each look, and a rule is of an inode: nothing there would be
-   * allowed. */
-  if (fstatfs(fd, &system) == 0 && system.f_type == V9FS_MAGIC) {
-    close(fd);
-    return -EOPNOTSUPP;
   }
   struct path_rule rule = {path->access & landlock_rights(version), fd};
   if (!S_ISDIR(is.st_mode))
@@ -108,8 +100,67 @@ static int landlock_add_port(int ruleset, const struct landlock_port *port)
   return syscall(SYS_landlock_add_rule, ruleset, RULE_PORT, &rule, 0) < 0 ? -errno : 0;
 }
 
+/* ---- Whether the rules hold ------------------------------------------------------------ */
+
+struct trial {
+  int ruleset;
+  const struct landlock_path *paths;
+  size_t count;
+  const char *refused; /* NULL: none is */
+  int rc;
+};
+
+/* Can it be read? Only files and folders are opened: a device or a FIFO would notice. */
+static int trial_open(const struct landlock_path *path)
+{
+  struct stat is;
+
+  if ((path->access & LANDLOCK_READ_FILE) == 0 || stat(path->path, &is) < 0 ||
+      (!S_ISREG(is.st_mode) && !S_ISDIR(is.st_mode)))
+    return -ENOENT;
+  int fd = open(path->path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  if (fd < 0)
+    return -errno;
+  close(fd);
+  return 0;
+}
+
+/* A thread, since nobody gets out of a ruleset. */
+static void *trial_run(void *context)
+{
+  struct trial *trial = context;
+  bool *opened = calloc(trial->count + 1, sizeof(*opened));
+
+  for (size_t i = 0; opened && i < trial->count; i++)
+    opened[i] = trial_open(&trial->paths[i]) == 0;
+  if (!opened)
+    trial->rc = -ENOMEM;
+  else if (syscall(SYS_landlock_restrict_self, trial->ruleset, 0) < 0)
+    trial->rc = -errno;
+  for (size_t i = 0; trial->rc == 0 && i < trial->count; i++)
+    if (opened[i] && trial_open(&trial->paths[i]) == -EACCES) {
+      trial->refused = trial->paths[i].path;
+      trial->rc = -ESTALE;
+    }
+  free(opened);
+  return NULL;
+}
+
+/* A rule is of an inode. Some file systems, 9p without a cache among them, make inodes anew at each
+ * look, so that no rule holds there and all would be refused. */
+static int landlock_try(struct trial *trial)
+{
+  pthread_t thread;
+  int code = pthread_create(&thread, NULL, trial_run, trial);
+
+  if (code != 0)
+    return -code;
+  pthread_join(thread, NULL);
+  return trial->rc;
+}
+
 int landlock_restrict(const struct landlock_path *paths, size_t path_count, bool is_tcp,
-                      const struct landlock_port *ports, size_t port_count)
+                      const struct landlock_port *ports, size_t port_count, const char **refused)
 {
   const int version = landlock_version();
   int ruleset = version > 0 ? landlock_new_ruleset(version, is_tcp) : -ENOSYS;
@@ -121,6 +172,10 @@ int landlock_restrict(const struct landlock_path *paths, size_t path_count, bool
     rc = landlock_add_port(ruleset, &ports[i]);
   if (rc == 0 && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
     rc = -errno;
+  struct trial trial = {.ruleset = ruleset, .paths = paths, .count = path_count};
+  if (rc == 0)
+    rc = landlock_try(&trial);
+  *refused = trial.refused;
   if (rc == 0 && syscall(SYS_landlock_restrict_self, ruleset, 0) < 0)
     rc = -errno;
   if (ruleset >= 0)

@@ -34,11 +34,12 @@ struct landlock_port {
   bool to_listen; /* else to connect to it */
 };
 
-/* Version of the kernel's interface; 0: it has none, or one before Linux 6.12. */
-int landlock_version(void);
 /* The calling thread, and those that it starts, may use nothing but `paths` and, with is_tcp,
- * `ports`. A path that does not exist is left out. 0 or -errno. */
+ * `ports`. A path that does not exist is left out. Tried in a thread first: -ESTALE and *refused, a
+ * path that could be read before and could not be in there, where the file system has no inodes
+ * that last. 0; -ENOSYS: the kernel has none; or -errno. Where it fails, no more than no_new_privs
+ * is set. */
 int landlock_restrict(const struct landlock_path *paths, size_t path_count, bool is_tcp,
-                      const struct landlock_port *ports, size_t port_count);
+                      const struct landlock_port *ports, size_t port_count, const char **refused);
 
 #endif

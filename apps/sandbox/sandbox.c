@@ -461,13 +461,28 @@ static int sandbox_judge(const struct sandbox *sandbox, const char *means, int r
   if (rc >= 0)
     return 0;
   if (sandbox->mode != SANDBOX_REQUIRE) {
-    app_log(PST_LOG_DEBUG, "sandbox: without %s: %s", means, strerror(-rc));
+    const bool is_missing = rc == -ENOSYS || rc == -EOPNOTSUPP;
+    app_log(is_missing ? PST_LOG_DEBUG : PST_LOG_INFO, "sandbox: without %s: %s", means,
+            strerror(-rc));
     return 0;
   }
   return app_log_fail(error, PST_EXIT_UNAVAILABLE, rc,
                       "--sandbox require: there is no %s here: %s; use a kernel and a build that "
                       "have it, or --sandbox auto",
                       means, strerror(-rc));
+}
+
+static int sandbox_use_landlock(const struct sandbox *sandbox, struct pst_error *error)
+{
+  const char *refused = NULL;
+  char means[PATH_MAX] = "Landlock";
+  int rc = landlock_restrict(sandbox->paths, sandbox->path_count, !sandbox->has_tcp, sandbox->ports,
+                             sandbox->port_count, &refused);
+
+  if (refused)
+    snprintf(means, sizeof(means),
+             "Landlock, whose rules do not hold for %.200s (9p has no inodes that last)", refused);
+  return sandbox_judge(sandbox, means, rc, error);
 }
 
 static int sandbox_confine(struct sandbox *sandbox, struct pst_error *error)
@@ -490,10 +505,7 @@ static int sandbox_confine(struct sandbox *sandbox, struct pst_error *error)
     rc = sandbox_judge(sandbox, "Landlock beside a transport that reads its peers' memory",
                        -EOPNOTSUPP, error);
   else if (rc == 0)
-    rc = sandbox_judge(sandbox, "Landlock",
-                       landlock_restrict(sandbox->paths, sandbox->path_count, !sandbox->has_tcp,
-                                         sandbox->ports, sandbox->port_count),
-                       error);
+    rc = sandbox_use_landlock(sandbox, error);
   return rc;
 }
 
