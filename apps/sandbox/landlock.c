@@ -111,7 +111,7 @@ struct trial {
 };
 
 /* Can it be read? Only files and folders are opened: a device or a FIFO would notice. */
-static int trial_open(const struct landlock_path *path)
+static int landlock_open(const struct landlock_path *path)
 {
   struct stat is;
 
@@ -126,19 +126,19 @@ static int trial_open(const struct landlock_path *path)
 }
 
 /* A thread, since nobody gets out of a ruleset. */
-static void *trial_run(void *context)
+static void *landlock_run_trial(void *context)
 {
   struct trial *trial = context;
   bool *opened = calloc(trial->count + 1, sizeof(*opened));
 
   for (size_t i = 0; opened && i < trial->count; i++)
-    opened[i] = trial_open(&trial->paths[i]) == 0;
+    opened[i] = landlock_open(&trial->paths[i]) == 0;
   if (!opened)
     trial->rc = -ENOMEM;
   else if (syscall(SYS_landlock_restrict_self, trial->ruleset, 0) < 0)
     trial->rc = -errno;
   for (size_t i = 0; trial->rc == 0 && i < trial->count; i++)
-    if (opened[i] && trial_open(&trial->paths[i]) == -EACCES) {
+    if (opened[i] && landlock_open(&trial->paths[i]) == -EACCES) {
       trial->refused = trial->paths[i].path;
       trial->rc = -ESTALE;
     }
@@ -151,7 +151,7 @@ static void *trial_run(void *context)
 static int landlock_try(struct trial *trial)
 {
   pthread_t thread;
-  int code = pthread_create(&thread, NULL, trial_run, trial);
+  int code = pthread_create(&thread, NULL, landlock_run_trial, trial);
 
   if (code != 0)
     return -code;
