@@ -349,7 +349,8 @@ void app_sandbox_allow_transport(struct sandbox *sandbox, const char *plugin)
       sandbox_add_devices(sandbox, devices[i]);
     sandbox_add(sandbox, "/run/dpdk", WRITE_RIGHTS);
     sandbox_add_list(sandbox, secure_getenv("XDG_RUNTIME_DIR"), WRITE_RIGHTS);
-    sandbox_add_list(sandbox, "/run", LANDLOCK_MAKE_DIR);
+    /* It makes its folder where that is not there yet, and what it made goes again. */
+    sandbox_add_list(sandbox, "/run", LANDLOCK_MAKE_DIR | LANDLOCK_REMOVE_DIR);
   }
 }
 

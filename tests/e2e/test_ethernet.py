@@ -16,6 +16,8 @@ from netns import DEVICE, FAR, IPV4, NEAR
 PLUGIN = BUILD / "transports" / "transport-ethernet.so"
 RUNTIME = pathlib.Path("/var/run/dpdk")
 DURATION = "500ms"
+# A mount namespace of its own.
+ALONE = ["unshare", *([] if os.getuid() == 0 else ["-Ur"]), "--mount"]
 
 
 class Ethernet(Case):
@@ -74,6 +76,12 @@ class OneHost(Ethernet):
         self.assert_accounted(stream)
         self.assertEqual(stream["messages_sent"], stream["messages_delivered"], child)
         self.assertEqual(stream["via"], "ring, copy")
+
+    def test_first_run_since_boot(self):
+        """Nothing of DPDK's is in /run yet, and nothing is afterwards, whatever the sandbox allows."""
+        config = self.yaml("{plugin: ethernet, options: {driver: ring, device: wire}}")
+        script = 'mount -t tmpfs none /run && "$@" && test ! -e /run/dpdk'
+        self.run_program("run", config, "--duration", "10ms", prefix=(*ALONE, "sh", "-c", script, "sh"))
 
     def test_memif_receives_into_slots(self):
         """The sender waits for a receiver that has no CPU for a while: nothing is lost."""
