@@ -106,7 +106,8 @@ class Host(Checking):
         """It is skipped, and says how to have it."""
         copy = shutil.copy(PROGRAM, self.folder / "penstock")
         checks, _, child = self.check("--transport", "loopback", "--check", "contract", "--plugin-path", BUILD / "transports",
-                                      "--plugin-path", BUILD / "memory", program=copy, environment={"PATH": "/usr/bin:/bin"})  # fmt: skip
+                                      "--plugin-path", BUILD / "memory", program=copy,
+                                      environment={"PATH": "/usr/bin:/bin", "LD_LIBRARY_PATH": str(BUILD / "core")})  # fmt: skip
         self.assertEqual(self.verdicts(checks), {"address": "ok", "contract": "skipped"}, child)
         self.assertIn("libpenstock-dev", checks["contract"]["why"])
 
