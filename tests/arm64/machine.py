@@ -16,6 +16,7 @@ TREE = HERE.parent.parent
 sys.path[:0] = [str(HERE.parent), str(HERE.parent / "vm")]
 
 import cases  # noqa: E402
+import enter  # noqa: E402
 import image  # noqa: E402
 
 MODULES = ["virtio_pci", "virtio_rng", "9pnet_virtio", "9p", "overlay"]
@@ -61,7 +62,7 @@ def boot(disk, job):
     kernel, initramfs = image.initramfs(disk, MODULES, HERE / "agent", disk / "bin" / "busybox")
     append = f"console=ttyAMA0 panic=-1 quiet loglevel=4 norandmaps mitigations=off nowatchdog guest=arm64 tree={TREE}"
     command = [
-        *("setpriv", "--pdeathsig", "KILL", "qemu-system-aarch64", "-M", "virt", "-cpu", "neoverse-n1"),
+        *("setpriv", "--pdeathsig", "KILL", "qemu-system-aarch64", "-M", "virt", "-cpu", enter.CPU),
         *("-accel", "tcg,thread=multi", "-m", str(MEMORY_MIB), "-smp", str(CPUS), "-nodefaults", "-no-user-config"),
         *("-display", "none", "-no-reboot", "-kernel", str(kernel), "-initrd", str(initramfs), "-append", append),
         *("-serial", "stdio", "-device", "virtio-rng-pci"),
