@@ -4,6 +4,7 @@
 #include "objects.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,6 +57,11 @@ static int sim_mr_map_dmabuf(const struct sim_mr_init *init, void **mapped, size
 {
   uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
   if ((init->iova ^ init->fd_offset) & (page - 1))
+    return EINVAL;
+  /* A dma-buf keeps its size. Of a memfd in its place that is a seal, else whoever has it too could
+   * end this process by SIGBUS. */
+  int seals = fcntl(init->fd, F_GET_SEALS);
+  if (seals >= 0 && !(seals & F_SEAL_SHRINK))
     return EINVAL;
   struct stat st;
   if (fstat(init->fd, &st))

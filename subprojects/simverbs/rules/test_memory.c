@@ -2,6 +2,7 @@
 /* Registration: what may be registered, and what a registration is good for. */
 #include "support.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -95,10 +96,13 @@ static void test_dmabuf(void **state)
   struct pair pair;
   struct ibv_sge sge;
   pair_open(&pair, &wish);
-  int fd = memfd_create("dmabuf", MFD_CLOEXEC);
+  int fd = memfd_create("dmabuf", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   assert_true(fd >= 0);
   assert_int_equal(ftruncate(fd, 3 * BYTES), 0);
   errno = 0;
+  assert_null(ibv_reg_dmabuf_mr(pair.pd, 4096, BYTES, 0x7000, fd, ALL_ACCESS));
+  assert_int_equal(errno, EINVAL); /* it could shrink, as no dma-buf does */
+  assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
   assert_null(ibv_reg_dmabuf_mr(pair.pd, 4096, BYTES, 0x7001, fd, ALL_ACCESS));
   assert_int_equal(errno, EINVAL); /* not at the same place in their pages */
   assert_null(ibv_reg_dmabuf_mr(pair.pd, 4096, 3 * BYTES, 0x7000, fd, ALL_ACCESS));

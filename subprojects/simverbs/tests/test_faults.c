@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -169,9 +170,10 @@ static void dmabuf_is_refused(void **state)
 {
   (void)state;
   struct rig_end end;
-  int fd = memfd_create("dmabuf", MFD_CLOEXEC);
+  int fd = memfd_create("dmabuf", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   assert_true(fd >= 0);
   assert_int_equal(ftruncate(fd, 4096), 0);
+  assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
   rig_end_open(&end, "west0");
   assert_int_equal(dmabuf_errno(end.pd, fd), 0);
   rig_ctl("refuse-dmabuf h --count 1");

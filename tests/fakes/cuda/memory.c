@@ -165,8 +165,10 @@ int fake_bytes_new(uint64_t length, int device)
 {
   char name[32];
   snprintf(name, sizeof(name), FAKE_NAME, device + fake_config.first);
-  int fd = memfd_create(name, MFD_CLOEXEC);
-  if (fd >= 0 && ftruncate(fd, (off_t)length) != 0) {
+  int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  /* As the driver's memory, it cannot be cut off under those who have it mapped. */
+  if (fd >= 0 && (ftruncate(fd, (off_t)length) != 0 ||
+                  fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)) {
     close(fd);
     fd = -1;
   }
