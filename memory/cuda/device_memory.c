@@ -2,6 +2,7 @@
 /* The GPU's own memory: cuMemAlloc's and cuMemCreate's. */
 #include <errno.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #include "device_memory.h"
 #include "failure.h"
@@ -151,6 +152,8 @@ void cuda_release_device(struct pst_memory *memory, struct cuda_block *block)
     driver->MemUnmap(block->base, block->base_length);
     driver->MemAddressFree(block->base, block->base_length);
     driver->MemRelease(block->handle);
+    if (block->fd >= 0)
+      close(block->fd);
     break;
   case CUDA_BLOCK_IPC:
     driver->IpcCloseMemHandle(block->base);

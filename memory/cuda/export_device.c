@@ -99,11 +99,22 @@ static int cuda_export_vendor_fd(struct pst_memory *memory, const struct cuda_bl
                                  struct pst_export *made)
 {
   int fd = -1;
-  cuda_status status =
-      memory->driver->MemExportToShareableHandle(&fd, block->handle, CUDA_HANDLE_POSIX, 0);
-  if (status != CUDA_SUCCESS)
-    return cuda_failed(memory, "export: cuMemExportToShareableHandle", status);
-  (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
+  if (block->fd >= 0) { /* imported: as it came */
+    fd = fcntl(block->fd, F_DUPFD_CLOEXEC, 3);
+    int code = errno;
+    if (fd < 0) {
+      cuda_error_log(memory,
+                     "export: cannot duplicate the region's descriptor: %s; raise ulimit -n",
+                     strerror(code));
+      return -code;
+    }
+  } else {
+    cuda_status status =
+        memory->driver->MemExportToShareableHandle(&fd, block->handle, CUDA_HANDLE_POSIX, 0);
+    if (status != CUDA_SUCCESS)
+      return cuda_failed(memory, "export: cuMemExportToShareableHandle", status);
+    (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
+  }
   made->fd = fd;
   made->offset += block->address - block->base;
   made->base_address = block->base;

@@ -2,8 +2,10 @@
 /* The GPU's memory of another process, or another GPU's of this one: mapped for this memory's
  * device. */
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "device.h"
 #include "device_memory.h"
@@ -114,19 +116,13 @@ static int cuda_import_ipc(struct pst_memory *memory, const struct pst_export *f
 
 /* ---- Descriptors ----------------------------------------------------------------- */
 
-static int cuda_import_vendor_fd(struct pst_memory *memory, const struct pst_export *from,
-                                 struct cuda_block *block)
+/* Imports and maps the handle, which block->fd is. 0, or -errno after a log. */
+static int cuda_import_map_vendor_fd(struct pst_memory *memory, const struct pst_export *from,
+                                     struct cuda_block *block)
 {
   const struct cuda_driver *driver = memory->driver;
-  if (!memory->has.vmm || from->fd < 0) {
-    cuda_error_log(memory, "import: refused: %s",
-                   from->fd < 0 ? "no descriptor came"
-                                : "this GPU has no virtual memory management; allocator: malloc "
-                                  "at the other end");
-    return from->fd < 0 ? -EBADF : -EOPNOTSUPP;
-  }
   cuda_status status = driver->MemImportFromShareableHandle(
-      &block->handle, (void *)(intptr_t)from->fd, CUDA_HANDLE_POSIX);
+      &block->handle, (void *)(intptr_t)block->fd, CUDA_HANDLE_POSIX);
   if (status != CUDA_SUCCESS)
     return cuda_failed(memory, "import: cuMemImportFromShareableHandle", status);
   block->kind = CUDA_BLOCK_VMM;
@@ -140,6 +136,31 @@ static int cuda_import_vendor_fd(struct pst_memory *memory, const struct pst_exp
              ? cuda_refuse_range(memory, from, from->base_length)
              : cuda_refuse_device(memory, CUDA_ASKED("import", block->base_length), "cuMemMap",
                                   status);
+}
+
+/* The descriptor is kept, so that others can be given it: whether the driver exports what it has
+ * imported, it does not say. */
+static int cuda_import_vendor_fd(struct pst_memory *memory, const struct pst_export *from,
+                                 struct cuda_block *block)
+{
+  if (!memory->has.vmm || from->fd < 0) {
+    cuda_error_log(memory, "import: refused: %s",
+                   from->fd < 0 ? "no descriptor came"
+                                : "this GPU has no virtual memory management; allocator: malloc "
+                                  "at the other end");
+    return from->fd < 0 ? -EBADF : -EOPNOTSUPP;
+  }
+  block->fd = fcntl(from->fd, F_DUPFD_CLOEXEC, 3);
+  if (block->fd < 0) {
+    int code = errno;
+    cuda_error_log(memory, "import: refused: its descriptor: %s", strerror(code));
+    return -code;
+  }
+  block->exports = PST_EXPORT_VENDOR_FD;
+  int code = cuda_import_map_vendor_fd(memory, from, block);
+  if (code)
+    close(block->fd);
+  return code;
 }
 
 int cuda_check_import(const struct pst_memory *memory, const struct pst_export *from)

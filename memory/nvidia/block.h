@@ -22,7 +22,7 @@ struct cuda_block {
   uint64_t address, length;   /* of the region in it, as the CPU has it where it is the host's */
   cuda_pointer mapped;        /* the region is MAPPED: its address as the device has it; else 0 */
   cuda_handle handle;         /* VMM; FILE: the first page registered */
-  int fd;                     /* MEMFD; else -1 */
+  int fd;                     /* MEMFD; VMM: as it came from another process; else -1 */
   uint32_t exports;
   const char *words;
   char device[48];               /* where it is; "": on the memory's own, or the host's */

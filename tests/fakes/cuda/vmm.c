@@ -219,11 +219,11 @@ cuda_status fake_MemImportFromShareableHandle(cuda_handle *handle, void *shareab
   struct physical *made = calloc(1, sizeof(*made));
   if (!made)
     return CUDA_OUT_OF_MEMORY;
-  *made = (struct physical){.fd = fcntl(fd, F_DUPFD_CLOEXEC, 3),
-                            .device = device,
-                            .length = (uint64_t)length,
-                            .imported = true,
-                            .shareable = true};
+  *made =
+      (struct physical){.fd = fcntl(fd, F_DUPFD_CLOEXEC, 3),
+                        .device = device,
+                        .length = (uint64_t)length,
+                        .imported = true}; /* whether it could be exported again, no manual says */
   *handle = (uintptr_t)made;
   return CUDA_SUCCESS;
 }

@@ -78,7 +78,7 @@ static struct pst_region import(const struct pst_export *out)
   assert_true(region.length >= PART);
   assert_string_equal(region.device, out->device);
   assert_ptr_equal(region.memory, memory);
-  assert_int_equal(region.exports, 0);
+  assert_int_equal(region.exports, out->kind & PST_EXPORT_VENDOR_FD);
   return region;
 }
 
@@ -222,7 +222,7 @@ static void test_a_handle_whose_memory_is_gone(void **state)
   refuse(-ESTALE, &out, "names no memory any more");
 }
 
-/* A descriptor keeps the memory, whatever becomes of its maker. */
+/* A descriptor keeps the memory, whatever becomes of its maker, and goes on to others. */
 static void test_a_descriptor_outlives_its_maker(void **state)
 {
   (void)state;
@@ -232,6 +232,12 @@ static void test_a_descriptor_outlives_its_maker(void **state)
   struct pst_export out = take_offer(&other);
   end_by_force(&other);
   struct pst_region region = import(&out);
+  assert_int_equal(close(out.fd), 0);
+  assert_int_equal(work(memory, true, region.address, PART, 5), 0);
+  assert_int_equal(
+      memory_ops()->export_region(memory, &region, PST_EXPORT_VENDOR_FD, 0, PART, &out), 0);
+  memory_ops()->free_region(memory, &region);
+  region = import(&out);
   assert_int_equal(close(out.fd), 0);
   assert_int_equal(work(memory, true, region.address, PART, 5), 0);
   memory_ops()->free_region(memory, &region);
