@@ -15,9 +15,12 @@
 
 bool region_lacks(const struct pst_region *mem, uint32_t needs, const char **lacks)
 {
+  const uint32_t shared =
+      PST_EXPORT_FD | (mem->host ? 0u : (uint32_t)PST_EXPORT_DMABUF | PST_EXPORT_VENDOR_FD);
+
   if ((needs & PST_NEED_CPU_ACCESS) && !mem->host)
     *lacks = "memory that the CPU can touch";
-  else if ((needs & PST_NEED_EXPORT_FD) && !(mem->exports & PST_EXPORT_FD))
+  else if ((needs & PST_NEED_EXPORT_FD) && !(mem->exports & shared))
     *lacks = "memory that can be shared by a file descriptor";
   else if ((needs & PST_NEED_PINNED) && !(mem->flags & PST_REGION_PINNED))
     *lacks = "pinned memory";

@@ -23,7 +23,7 @@ static void cuda_options_check(const struct pst_check *check, struct pst_facts *
 {
   cuda_check_device(check);
   facts->memory_kinds = 1u << PST_MEMORY_CUDA;
-  facts->memory_lacks = PST_NEED_CPU_ACCESS | PST_NEED_EXPORT_FD;
+  facts->memory_lacks = PST_NEED_CPU_ACCESS;
 }
 
 static const struct pst_description description = {

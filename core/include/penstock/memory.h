@@ -73,6 +73,8 @@ enum pst_alloc_purpose {
  * to alloc() so that an "auto" backing can choose. */
 enum pst_memory_need {
   PST_NEED_CPU_ACCESS = 1u << 0, /* region.host is set */
+  /* A descriptor for another process: PST_EXPORT_FD of memory that the CPU may touch; of other
+   * memory PST_EXPORT_DMABUF or PST_EXPORT_VENDOR_FD. mr_register finds out whether that serves. */
   PST_NEED_EXPORT_FD = 1u << 1,
   PST_NEED_EXPORT_DMABUF = 1u << 2,
   PST_NEED_PINNED = 1u << 3,
