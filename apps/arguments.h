@@ -154,6 +154,7 @@ enum share_word {
   SHARE_CLIENTS,
   SHARE_RATE,
   SHARE_HUGE,
+  SHARE_MEMORY,
   SHARE_WORDS,
 };
 

@@ -130,6 +130,8 @@ const struct option_word app_option_words[] = {
      "the transport plugin that clients use (default: loopback)"},
     {OPTION_SHARE, KEY_TRANSPORT_OPTION, "transport-option", "KEY=VALUE",
      "an option of the transport plugin, of any scope; may be repeated", true},
+    {OPTION_SHARE, KEY_SHARE + SHARE_MEMORY, "memory", "NAME",
+     "the memory plugin that imports clients' device memory, as cuda (default: none)"},
     {OPTION_SHARE, KEY_SHARE + SHARE_ALLOW, "allow", "LIST",
      "numbers of the users that may connect (default: this user and root)"},
     {OPTION_SHARE, KEY_SHARE + SHARE_REGIONS, "regions", "N",

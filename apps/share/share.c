@@ -115,6 +115,7 @@ static int share_cmd_read(const struct command *command, const struct arguments 
   cmd->params.bytes = bytes;
   cmd->params.rate = rate;
   cmd->params.huge = words[SHARE_HUGE] != NULL;
+  cmd->params.memory = words[SHARE_MEMORY];
   return 0;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Clients' memory: mapped or imported here, and registered with the transport. */
+/* Clients' memory: regions of the router's own, registered with the transport. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -9,50 +9,103 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include <penstock/memory-util.h>
 #include <penstock/page.h>
 
-#include "config/options.h"
+#include "loader/ops.h"
 #include "router.h"
+#include "util/closer.h"
 #include "util/log.h"
 
 #define HUGETLB_MAGIC 0x958458f6 /* linux/magic.h */
 
-static int share_memory_open_one(struct share_memory *memory, const struct loader_plugin *plugin)
-{
-  const struct pst_description *description = plugin->description;
+/* ---- Regions --------------------------------------------------------------------------------- */
 
-  memory->plugin = plugin;
-  int rc = options_new(description->options, description->option_count, &memory->options);
-  if (rc < 0)
-    return rc;
-  const struct pst_memory_params params = {sizeof(params), 0, memory->options};
-  rc = plugin->memory->open(plugin->host, &params, &memory->memory);
-  if (rc == 0)
-    rc = loader_memory_add(memory->memory, plugin->memory);
-  return rc;
+/* The memory of a client's regions, which has nothing but them. */
+static struct pst_memory *share_memory_of(struct share_client *client)
+{
+  return (struct pst_memory *)client;
 }
+
+/* What the client has handed over goes on to the transport. */
+static int share_memory_export(struct pst_memory *memory, const struct pst_region *region,
+                               uint32_t kind, uint64_t offset, uint64_t length,
+                               struct pst_export *out)
+{
+  const struct share_client *client = (const struct share_client *)memory;
+  const struct pst_host *host = client->share->transport->host;
+  const int code = pst_export_check(host, memory, region, kind, offset, length, out);
+  const struct share_mr *mr = region->handle;
+
+  if (code < 0)
+    return code;
+  struct pst_export made = mr->from;
+  made.fd = fcntl(mr->from.fd, F_DUPFD_CLOEXEC, 3);
+  if (made.fd < 0)
+    return PST_REFUSE(host, -errno,
+                      "no descriptor is left for a client's memory; raise `ulimit -n`");
+  made.offset += offset;
+  made.length = length;
+  pst_struct_write(out, &made, sizeof(made));
+  return 0;
+}
+
+static const struct pst_memory_ops share_memory_ops = {.struct_size = sizeof(share_memory_ops),
+                                                       .capabilities = PST_MEMORY_CAP_EXPORT,
+                                                       .export_region = share_memory_export};
 
 int share_memory_open(struct share_client *client)
 {
-  return share_memory_open_one(&client->memory, client->share->memory);
+  ops_overlay_memory(&share_memory_ops, &client->memory);
+  return loader_memory_add(share_memory_of(client), &client->memory);
 }
 
 void share_memory_close(struct share_client *client)
 {
-  struct share_memory *memory = &client->memory;
-
-  if (memory->memory) {
-    loader_memory_remove(memory->memory);
-    memory->plugin->memory->close(memory->memory);
-  }
-  options_free(memory->options);
+  loader_memory_remove(share_memory_of(client));
 }
 
-/* Maps a client's memfd, which must not be able to shrink, and makes a region of it. */
-static int share_memory_map(struct share_client *client, struct share_mr *mr,
-                            const struct pst_export *from)
+/* Makes a region of `length` bytes at `map`, which `lead` bytes precede. The caller checked the
+ * range. On failure the map is undone. */
+static int share_memory_keep(struct share_client *client, struct share_mr *mr,
+                             const struct pst_export *from, void *map, uint64_t lead, uint64_t page)
 {
-  struct share_memory *memory = &client->memory;
+  const bool is_host = from->kind == PST_EXPORT_FD;
+
+  mr->map = map;
+  mr->map_length = (size_t)((lead + from->length + page - 1) / page * page);
+  mr->from = *from;
+  mr->from.base_address = (uint64_t)(uintptr_t)map - (from->offset - lead);
+  mr->from.fd = fcntl(from->fd, F_DUPFD_CLOEXEC, 3);
+  if (mr->from.fd < 0) {
+    const int code = errno;
+    munmap(mr->map, mr->map_length);
+    pst_log(PST_LOG_ERROR,
+            "the router has no descriptor for a client's memory: %s; raise its "
+            "`ulimit -n`",
+            strerror(code));
+    return -code;
+  }
+  uint8_t *const at = (uint8_t *)map + lead;
+  mr->region = (struct pst_region){.struct_size = sizeof(mr->region),
+                                   .kind = is_host ? PST_MEMORY_HOST : PST_MEMORY_CUDA,
+                                   .address = (uint64_t)(uintptr_t)at,
+                                   .host = is_host ? at : NULL,
+                                   .length = from->length,
+                                   .page_size = page,
+                                   .exports = from->kind,
+                                   .memory = share_memory_of(client),
+                                   .handle = mr};
+  pst_text_write(mr->region.device, sizeof(mr->region.device), from->device);
+  pst_text_write(mr->region.backing, sizeof(mr->region.backing),
+                 is_host ? "a client's memfd" : "a client's dma-buf");
+  return 0;
+}
+
+/* Maps a client's memfd, which must not be able to shrink. */
+static int share_memory_map(struct share_client *client, struct share_mr *mr,
+                            struct pst_export *from)
+{
   struct statfs system;
   struct stat file;
   const int seals = fcntl(from->fd, F_GET_SEALS);
@@ -68,43 +121,80 @@ static int share_memory_map(struct share_client *client, struct share_mr *mr,
     return -EOPNOTSUPP;
   }
   const uint64_t page = system.f_type == HUGETLB_MAGIC ? (uint64_t)system.f_bsize : pst_page_size();
-  const uint64_t size = (uint64_t)file.st_size, lead = from->offset % page;
-  if (from->length == 0 || !pst_range_holds(size, from->offset, from->length)) {
+  const uint64_t lead = from->offset % page;
+  from->base_length = (uint64_t)file.st_size;
+  if (!pst_range_holds(from->base_length, from->offset, from->length)) {
     pst_log(PST_LOG_ERROR, "the range is not within the memory's file of %llu bytes",
-            (unsigned long long)size);
+            (unsigned long long)from->base_length);
     return -EINVAL;
   }
-  const size_t length = (size_t)((lead + from->length + page - 1) / page * page);
-  void *map = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED, from->fd,
-                   (off_t)(from->offset - lead));
+  from->device[0] = '\0';
+  void *map = mmap(NULL, (size_t)(lead + from->length), PROT_READ | PROT_WRITE, MAP_SHARED,
+                   from->fd, (off_t)(from->offset - lead));
   if (map == MAP_FAILED) {
     const int code = errno;
-    pst_log(PST_LOG_ERROR, "mmap of %llu bytes of a client: %s", (unsigned long long)length,
+    pst_log(PST_LOG_ERROR, "mmap of %llu bytes of a client: %s", (unsigned long long)from->length,
             strerror(code));
     return -code;
   }
-  const struct pst_adopt_params adopt = {.struct_size = sizeof(adopt),
-                                         .fd = from->fd,
-                                         .address = (uint64_t)(uintptr_t)map + lead,
-                                         .length = from->length,
-                                         .fd_offset = from->offset,
-                                         .label = "a client's memory"};
-  mr->region = (struct pst_region){.struct_size = sizeof(mr->region)};
-  int rc = memory->plugin->memory->adopt_region(memory->memory, &adopt, &mr->region);
-  if (rc < 0) {
-    munmap(map, length);
-    return rc;
-  }
-  mr->map = map;
-  mr->map_length = length;
-  return 0;
+  return share_memory_keep(client, mr, from, map, lead, page);
 }
 
-static void share_mr_unmap(struct share_client *client, struct share_mr *mr)
+/* A dma-buf goes to the adapter's driver, which checks what it is and how long. Its region has
+ * addresses that nothing else of the router has: a transport that registers them, where it cannot
+ * take the dma-buf, finds no memory there. */
+static int share_memory_reserve(struct share_client *client, struct share_mr *mr,
+                                const struct pst_export *from)
 {
-  client->memory.plugin->memory->free_region(client->memory.memory, &mr->region);
-  munmap(mr->map, mr->map_length);
+  const uint64_t page = pst_page_size(), lead = from->offset % page;
+
+  if (!pst_range_holds(INT64_MAX - page, from->offset, from->length)) {
+    pst_log(PST_LOG_ERROR, "the range is not within any dma-buf");
+    return -EINVAL;
+  }
+  void *map = mmap(NULL, (size_t)(lead + from->length), PROT_NONE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (map == MAP_FAILED) {
+    const int code = errno;
+    pst_log(PST_LOG_ERROR, "the router has no %llu addresses left for a client's dma-buf: %s",
+            (unsigned long long)from->length, strerror(code));
+    return -code;
+  }
+  return share_memory_keep(client, mr, from, map, lead, page);
 }
+
+static int share_memory_take(struct share_client *client, struct share_mr *mr,
+                             struct pst_export *from, struct pst_path_info *path)
+{
+  int rc = -EOPNOTSUPP;
+
+  if (from->kind == PST_EXPORT_FD)
+    rc = share_memory_map(client, mr, from);
+  else if (from->kind == PST_EXPORT_DMABUF)
+    rc = share_memory_reserve(client, mr, from);
+  else if (from->kind == PST_EXPORT_VENDOR_FD) {
+    mr->map = NULL;
+    return share_device_import(client->share, from, &mr->region, path);
+  }
+  if (rc == -EOPNOTSUPP)
+    pst_path_write(path, PST_PATH_NONE, "", "",
+                   "the router takes descriptors alone, and of huge pages by `penstock share "
+                   "--huge`");
+  return rc;
+}
+
+/* What a descriptor is that only a driver has looked at, nobody knows: its close may wait. */
+static void share_memory_release(struct share_client *client, struct share_mr *mr)
+{
+  if (!mr->map) {
+    share_device_release(client->share, &mr->region);
+    return;
+  }
+  munmap(mr->map, mr->map_length);
+  closer_close(mr->from.fd);
+}
+
+/* ---- Registrations --------------------------------------------------------------------------- */
 
 static int share_mr_check_limits(const struct share_client *client, uint64_t length)
 {
@@ -154,15 +244,11 @@ int share_mr_register(struct share_client *client, const struct share_command *c
   from.struct_size = sizeof(from);
   from.fd = command->fd_count ? command->fds[0] : -1;
   from.device[sizeof(from.device) - 1] = '\0';
-  if (from.handle_length > sizeof(from.handle) || from.length != asked->length)
+  from.handle_length = 0;
+  if (from.length == 0 || from.length != asked->length)
     return -EINVAL;
-  rc = from.kind == PST_EXPORT_FD ? share_memory_map(client, mr, &from) : -EOPNOTSUPP;
   reply->u.path = (struct pst_path_info){.struct_size = sizeof(reply->u.path)};
-  if (rc == -EOPNOTSUPP)
-    pst_path_write(
-        &reply->u.path, PST_PATH_NONE, "", "",
-        "the router takes memory by a descriptor that it can map: no device memory, and huge "
-        "pages by `penstock share --huge` alone");
+  rc = share_memory_take(client, mr, &from, &reply->u.path);
   if (rc < 0)
     return rc;
   const struct pst_mr_params params = {.struct_size = sizeof(params),
@@ -176,7 +262,7 @@ int share_mr_register(struct share_client *client, const struct share_command *c
   struct pst_mr *made = NULL;
   rc = client->share->transport->transport->mr_register(client->device, &params, &made);
   if (rc < 0) {
-    share_mr_unmap(client, mr);
+    share_memory_release(client, mr);
     return rc;
   }
   mr->mr = made;
@@ -199,7 +285,7 @@ static void share_mr_close(struct share_client *client, struct share_mr *mr)
   client->bytes -= mr->length;
   atomic_fetch_sub(&client->share->regions, 1);
   atomic_fetch_sub(&client->share->bytes, mr->length);
-  share_mr_unmap(client, mr);
+  share_memory_release(client, mr);
 }
 
 struct share_mr *share_mr_use(struct share_client *client, uint32_t number)

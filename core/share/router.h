@@ -23,15 +23,9 @@
 #define SHARE_MESSAGE_MAX (UINT64_C(1) << 32) /* that a client may plan */
 
 struct share_client;
+struct share_device;
 struct share_life;
 struct share_worker;
-
-/* The memory plugin host, opened for one client. */
-struct share_memory {
-  const struct loader_plugin *plugin;
-  struct pst_options *options;
-  struct pst_memory *memory;
-};
 
 /* Registered memory of a client. Its place is never freed before the client, so that a worker may
  * look at any place. */
@@ -43,7 +37,9 @@ struct share_mr {
   uint64_t length;
   struct pst_mr *mr; /* NULL: the place is free */
   struct pst_region region;
-  void *map; /* host memory: this process's mapping */
+  struct pst_export from; /* what the client has handed over; the descriptor is the router's own */
+  void *map; /* host memory: this process's mapping; of a dma-buf, addresses that nobody may touch;
+                NULL: the router's memory has imported the region */
   size_t map_length;
 };
 
@@ -72,9 +68,9 @@ struct share_client {
   struct pst_device *device;
   struct pst_plan plan;
   struct pst_limits limits;
-  bool is_open;    /* OPEN has succeeded */
-  bool has_wakeup; /* of the router's transport; clients have it in any case */
-  struct share_memory memory;
+  bool is_open;                 /* OPEN has succeeded */
+  bool has_wakeup;              /* of the router's transport; clients have it in any case */
+  struct pst_memory_ops memory; /* of the regions of `mrs` */
   struct share_mr *mrs;
   uint64_t bytes;
   uint32_t regions;
@@ -90,8 +86,10 @@ struct pst_share {
   char socket[108];
   uint32_t *uids;
   const struct loader_plugin *transport;
+  const struct loader_plugin *memory; /* imports device memory; NULL: none */
+  pthread_mutex_t devices_lock;
+  struct share_device *devices; /* of `memory`, that clients have named */
   struct pst_options *options;
-  const struct loader_plugin *memory; /* host */
   int listen_fd, lock_fd, stop_fd;
   bool is_short;      /* the listener has no descriptors: it has been logged */
   uint64_t warned_ns; /* when a refusal was logged last */
@@ -121,6 +119,14 @@ int share_command_add_fd(struct share_command *command, int fd);
 int share_command_add_blob(struct share_command *command, const struct pst_blob *blob);
 /* Closes the reply's descriptors. */
 void share_command_close(struct share_command *command);
+
+/* device.c. Imports device memory of a client. -EOPNOTSUPP: *path says why the router does not.
+ * share_device_release() undoes it. */
+int share_device_import(struct pst_share *share, const struct pst_export *from,
+                        struct pst_region *region, struct pst_path_info *path);
+void share_device_release(struct pst_share *share, struct pst_region *region);
+/* Closes the memories, once nothing is imported. */
+void share_device_close_all(struct pst_share *share);
 
 /* memory.c: on the client's thread. */
 int share_memory_open(struct share_client *client);

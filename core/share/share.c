@@ -195,8 +195,8 @@ static int share_load(struct pst_share *share, const struct pst_share_params *pa
 
   if (rc == 0)
     rc = share_load_options(share, params, error);
-  if (rc == 0)
-    rc = loader_load(PST_KIND_MEMORY, "host", &share->memory, error);
+  if (rc == 0 && params->memory)
+    rc = loader_load(PST_KIND_MEMORY, params->memory, &share->memory, error);
   return rc;
 }
 
@@ -281,6 +281,7 @@ int pst_share_open(const struct pst_share_params *params, struct pst_share **sha
   made->listen_fd = made->lock_fd = made->stop_fd = -1;
   pthread_mutex_init(&made->lock, NULL);
   pthread_mutex_init(&made->lives_lock, NULL);
+  pthread_mutex_init(&made->devices_lock, NULL);
   pst_struct_read(&made->params, sizeof(made->params), params);
   share_set_defaults(&made->params);
   made->uids = calloc(made->params.uid_count + 1, sizeof(*made->uids));
@@ -340,7 +341,9 @@ void pst_share_close(struct pst_share *share)
     close(share->listen_fd);
   if (share->lock_fd >= 0)
     close(share->lock_fd);
+  share_device_close_all(share);
   options_free(share->options);
+  pthread_mutex_destroy(&share->devices_lock);
   pthread_mutex_destroy(&share->lock);
   pthread_mutex_destroy(&share->lives_lock);
   free(share->uids);

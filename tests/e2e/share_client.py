@@ -13,7 +13,7 @@ ENDPOINT_OPEN, ENDPOINT_ADDRESS, _CONNECT, _PATH, ENDPOINT_CLOSE = range(10, 15)
 SENDER, RECEIVER = 1, 2
 READ, WRITE, RING = 1, 2, 0x20
 REQUEST, REPLY, PLAN, EXPORT, TEXT = 224, 792, 64, 160, 512
-EXPORT_FD = 1
+EXPORT_FD, EXPORT_DMABUF, EXPORT_VENDOR_FD = 1, 2, 8
 SUBMIT_TAIL, COMPLETE_TAIL, ROUTER_SLEEPS, CLIENT_SLEEPS = 0, 128, 256, 320
 SUBMIT_AT, MEMORY = 4096, 528384
 
@@ -91,10 +91,11 @@ class Client:
     def open(self, flags=0, ring_slots=64):
         self.ask(OPEN, struct.pack("=10IQQII", PLAN, flags, 1, 1, 1, 1, 0, 64, 1, 0, ring_slots, 4096, 1, 0))
 
-    def register(self, fd, length, access=READ | WRITE | RING, offset=0):
-        export = struct.pack("=IIiIQQQQ", EXPORT, EXPORT_FD, -1, 0, offset, length, 0, 0)
+    def register(self, fd, length, access=READ | WRITE | RING, offset=0, *, kind=EXPORT_FD, base=0, base_length=0, device=""):
+        export = struct.pack("=IIiIQQQQ48s", EXPORT, kind, -1, 0, offset, length, base, base_length, device.encode())
         export = export.ljust(EXPORT, b"\0")
-        return self.ask(MR_REGISTER, struct.pack("=QQQII", length, 0, length, access, 0) + export, fds=[fd])[0]
+        return self.ask(MR_REGISTER, struct.pack("=QQQII", length, 0, length, access, 0) + export,
+                        fds=[] if fd is None else [fd])[0]  # fmt: skip
 
     def worker(self, index=0):
         """Its number, and its memory, the router's event and the client's."""

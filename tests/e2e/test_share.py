@@ -15,13 +15,22 @@ import struct
 import subprocess
 import time
 import unittest
+import uuid
 
+import result_schema
 import share_client as hostile
-from harness import BUILD, HANGS, PROGRAM, SANITIZED, Case, free_port, child_of, main, random_file, yaml_stream
+from harness import BUILD, FAKES, HANGS, PROGRAM, SANITIZED, Case, free_port, child_of, main, random_file, yaml_stream
 
 SIMULATED = os.environ.get("PENSTOCK_SIMVERBS", "")
 COUNT = 20000
+CUDA = FAKES / "cuda"
+GPU_ENDS = {"sender": "{memory: cuda, source: pattern}", "receiver": "{memory: cuda, sink: verify, path: direct}"}
 NAMESPACES = ("unshare", "--user", "--map-root-user", "--mount", "--net", "--pid", "--fork")
+
+
+def gpu(script="delay_us=50"):
+    """The fake driver, for a program that has the plugin cuda."""
+    return {"LD_LIBRARY_PATH": str(CUDA), "FAKE_CUDA": script}
 
 
 class Share(Case):
@@ -30,8 +39,8 @@ class Share(Case):
         self.socket = self.folder / "share"
         self.fabric = f"share-{os.getpid()}"
 
-    def router(self, transport, *options, prefix=()):
-        router = self.start("share", "--socket", self.socket, "--transport", transport, *options, prefix=prefix)
+    def router(self, transport, *options, **more):
+        router = self.start("share", "--socket", self.socket, "--transport", transport, *options, **more)
         router.wait_line("share: serving")
         return router
 
@@ -49,10 +58,20 @@ class Share(Case):
         self.assertEqual(router.wait(), 0, router)
         self.assertFalse(self.socket.exists())
 
-    def run_two(self, path):
+    def simulated_router(self, *options):
+        """Only the router has the adapter, and it has no driver of any GPU."""
+        return self.router("verbs_rc", "--transport-option", "device=mlx5_0", *options,
+                           prefix=(SIMULATED, "--fabric", self.fabric))  # fmt: skip
+
+    def stop_simulated(self, router):
+        router.wait_line(r"share: 0 clients, 0 regions \(0 B\), 0 endpoints")
+        os.kill(child_of(router.pid), signal.SIGINT)
+        router.wait()
+
+    def run_two(self, path, *arguments, count=COUNT, **more):
         """Sender and receiver are two programs, and two clients."""
-        receiver = self.start("receive", path, "--json", self.folder / "out.json")
-        sender = self.start("send", path, "--count", str(COUNT))
+        receiver = self.start("receive", path, *arguments, "--json", self.folder / "out.json", **more)
+        sender = self.start("send", path, *arguments, "--count", str(count), **more)
         self.assertEqual((sender.wait(), receiver.wait()), (0, 0), f"{sender}{receiver}")
         stream = self.only_stream(self.result())
         self.assert_accounted(stream)
@@ -81,15 +100,71 @@ class Share(Case):
 
     @unittest.skipUnless(SIMULATED, "the simulated RDMA device is not built: libibverbs-dev is missing")
     def test_simulated_adapter(self):
-        """Only the router has the adapter."""
-        router = self.router("verbs_rc", "--transport-option", "device=mlx5_0",
-                             prefix=(SIMULATED, "--fabric", self.fabric))  # fmt: skip
+        router = self.simulated_router()
         stream = self.run_two(self.share_config())
         self.assertEqual((stream["messages_delivered"], stream["path"]), (COUNT, "direct"))
         self.assertEqual((stream["via"], stream["carrier"]), ("dma", "rdma"))
-        router.wait_line(r"share: 0 clients, 0 regions \(0 B\), 0 endpoints")
-        os.kill(child_of(router.pid), signal.SIGINT)
-        router.wait()
+        self.stop_simulated(router)
+
+    @unittest.skipUnless(SIMULATED, "the simulated RDMA device is not built: libibverbs-dev is missing")
+    def test_gpu_memory_by_dma_buf(self):
+        """The adapter writes into the client's GPU; the client flushes, and a kernel of its own checks each byte."""
+        router = self.simulated_router()
+        for allocator in ("malloc", "vmm"):
+            with self.subTest(allocator=allocator):
+                memory = f"memory: {{plugin: cuda, options: {{allocator: {allocator}}}}}"
+                ends = {end: text.replace("memory: cuda", memory) for end, text in GPU_ENDS.items()}
+                stream = self.run_two(self.share_config(**ends), "--plugin-path", CUDA, count=1000,
+                                      environment=gpu("delay_us=0,late_writes"))  # fmt: skip
+                self.assertEqual((stream["messages_delivered"], stream["path"]), (1000, "direct"))
+                self.assertEqual((stream["via"], stream["carrier"]), ("dma-buf", "rdma"))
+        with self.subTest(memory="igpu"):
+            stream = self.run_two(self.share_config(receiver="{memory: igpu, sink: verify, path: mapped}"), "--plugin-path",
+                                  CUDA, count=1000, environment=gpu("integrated=1,no_copies"))  # fmt: skip
+            self.assertEqual((stream["messages_delivered"], stream["via"]), (1000, "dma"))
+        self.stop_simulated(router)
+
+    @unittest.skipUnless(SIMULATED, "the simulated RDMA device is not built: libibverbs-dev is missing")
+    def test_gpu_memory_that_the_router_cannot_have(self):
+        """It is staged, and the reason is the router's."""
+        router = self.simulated_router()
+        ends = {**GPU_ENDS, "receiver": "{memory: cuda, sink: verify}", "sender": "{memory: host, source: pattern}"}
+        path = self.share_config(**ends)
+        for script, options, words in (("no_dmabuf", "", "memory that can be shared by a file descriptor, which memory cuda (cuMemAlloc) is not"),
+                                       ("no_dmabuf", ", options: {allocator: vmm}", "start `penstock share --memory cuda`")):  # fmt: skip
+            with self.subTest(options=options):
+                text = path.read_text().replace("memory: cuda", f"memory: {{plugin: cuda{options}}}")
+                self.run_program("run", self.write("staged.yaml", text), "--plugin-path", CUDA, "--count", "500",
+                                 "--json", self.folder / "out.json", environment=gpu(script))  # fmt: skip
+                stream = self.only_stream(self.result())
+                self.assertEqual((stream["path"], stream["verified"]), ("staged", 500))
+                self.assertIn(words, stream["path_reason"])
+        self.stop_simulated(router)
+
+    def test_gpu_memory_by_the_driver(self):
+        """READ and WRITE between regions of two clients, on one GPU and on two: by the router's copies."""
+        router = self.router("loopback", "--memory", "cuda", "--plugin-path", CUDA,
+                             environment=gpu("delay_us=50,devices=2"))  # fmt: skip
+        ends = ("bench", "--plugin-path", CUDA, "--transport", "share", "--transport-option", f"socket={self.socket}",
+                "--memory", "cuda", "--memory-option", "allocator=vmm")  # fmt: skip
+        for device, via in ((0, "cuda-copy"), (1, "cuda-peer")):
+            with self.subTest(device=device):
+                where = {"environment": gpu("delay_us=50,devices=2")}
+                server = self.start(*ends, "--memory-option", f"device={device}", "--server", "--once",
+                                    f"127.0.0.1:{self.port}", **where)  # fmt: skip
+                server.wait_line("serving transport share")
+                child = self.run_program(*ends, "--op", "write,read", "--size", "1000,65536", "--duration", "30ms",
+                                         "--bandwidth", "--verify", "--depth", 16, "--json", "-",
+                                         f"127.0.0.1:{self.port}", **where)  # fmt: skip
+                self.assertEqual(server.wait(), 0, server)
+                rows = result_schema.read(child.stdout)["rows"]
+                self.assertEqual(len(rows), 4)
+                for row in rows:
+                    self.assertTrue(row["ok"], row)
+                    self.assertEqual((row["path"], row["corrupted"]), ("direct", 0), row)
+                    self.assertGreater(row["verified"], 0)
+                self.assertEqual({row["via"] for row in rows if row["op"] == "read"}, {via})
+        self.stop(router)
 
     def test_killed_client(self):
         """Its peer learns of it, and nothing of it is left."""
@@ -154,18 +229,38 @@ class Share(Case):
         self.assertEqual(server.wait(), 0, server)
         self.stop(router)
 
+    def assert_holds_nothing(self, pid):
+        """Neither a descriptor nor a mapping of a client's memory; the last closes are another thread's."""
+        before = time.monotonic()
+        while True:
+            held = [os.readlink(fd) for fd in pathlib.Path(f"/proc/{pid}/fd").iterdir() if fd.is_symlink()]
+            held += pathlib.Path(f"/proc/{pid}/maps").read_text().splitlines()
+            held = [one for one in held if re.search("memfd:(penstock|fake-cuda)", one)]
+            if not held or time.monotonic() - before > HANGS:
+                break
+            time.sleep(0.05)
+        self.assertEqual(held, [])
+
     def test_fifty_killed_at_random(self):
-        """Nothing of them is left, and a stream beside them loses nothing."""
-        router = self.router("loopback")
-        beside = self.start("run", self.share_config(), "--json", self.folder / "out.json")
-        beside.wait_line("packets: Got")
-        text = self.share_config(ring=64).read_text()
+        """All have memory registered, every second one a GPU's. Nothing of them is left, and a stream beside them
+        loses nothing."""
+        router = self.simulated_router() if SIMULATED else self.router("loopback")
+        owner = child_of(router.pid) if SIMULATED else router.pid
+        slow = "memory: host, source: pattern, rate: 2 Mbps"
+        calm = ("--set", "threads.sleep_after=1 ms")
+        beside = self.start("run", self.share_config(sender=f"{{{slow}}}"), *calm, "--json", self.folder / "out.json")
+        beside.wait_line("packets: messages")
         paths = []
         for i in range(10):
+            ends = GPU_ENDS if SIMULATED and i % 2 else {}
+            ends = {**ends, "sender": f"{{{slow.replace('host', 'cuda' if ends else 'host')}}}"}
+            text = self.share_config(ring=64, **ends).read_text()
             paths.append(self.write(f"{i}.yaml", text.replace(f":{self.port}", f":{free_port()}")))
         chance = random.Random(26)
         for _ in range(5):
-            ends = [self.start("run", path) for path in paths]
+            ends = [self.start("run", path, *calm, "--plugin-path", CUDA, environment=gpu()) for path in paths]
+            for end in ends:
+                end.wait_line("packets: messages")
             while ends:
                 time.sleep(chance.random() / 100)
                 ends.pop(chance.randrange(len(ends))).kill()
@@ -174,10 +269,13 @@ class Share(Case):
         stream = self.only_stream(self.result())
         self.assert_accounted(stream)
         self.assertEqual(stream["messages_sent"], stream["verified"])
-        self.stop(router)
+        router.wait_line(r"share: 0 clients, 0 regions \(0 B\), 0 endpoints")
+        self.assert_holds_nothing(owner)
+        os.kill(owner, signal.SIGINT)
+        router.wait()
 
     def bare_root(self):
-        """A root with the program, its libraries and the plugins share and host alone."""
+        """A root with the program, its libraries, the plugins share, host and cuda, and the GPU's driver."""
         root = self.folder / "root"
         asked = subprocess.run(["ldd", PROGRAM], capture_output=True, text=True)
         if asked.returncode != 0:
@@ -190,10 +288,11 @@ class Share(Case):
             place.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(library, place)
         (root / "lib").mkdir(exist_ok=True)
-        for name in ("transport-share", "memory-host"):
-            for end in (".so", ".desc.so"):
-                (root / "plugins").mkdir(exist_ok=True)
-                shutil.copy(next(BUILD.glob(f"*/{name}{end}")), root / "plugins")
+        (root / "plugins").mkdir(exist_ok=True)
+        for end in (".so", ".desc.so"):
+            for plugin in (BUILD / "transports/transport-share", BUILD / "memory/memory-host", CUDA / "memory-cuda"):
+                shutil.copy(f"{plugin}{end}", root / "plugins")
+        shutil.copy(CUDA / "libcuda.so.1", root / "lib")
         shutil.copy(PROGRAM, root)
         for name in ("proc", "share", "tmp"):
             (root / name).mkdir()
@@ -202,27 +301,27 @@ class Share(Case):
     @unittest.skipUnless(SIMULATED, "the simulated RDMA device is not built: libibverbs-dev is missing")
     @unittest.skipIf(SANITIZED, "the sanitizers' libraries are elsewhere")
     def test_isolated(self):
-        """Two programs in namespaces of their own, whose root has no RDMA library and no device."""
-        if subprocess.run([*NAMESPACES, "true"], check=False, capture_output=True).returncode:
-            self.skipTest("this user may not make namespaces")
+        """Two programs in namespaces of their own, whose root has no RDMA library and no device; one has a GPU."""
         root = self.bare_root()
+        namespaces = (*NAMESPACES, f"--mount-proc={root / 'proc'}")
+        if subprocess.run([*namespaces, "true"], check=False, capture_output=True).returncode:
+            self.skipTest("this user may not make namespaces")
         self.socket = root / "share" / "socket"
-        router = self.router("verbs_rc", "--transport-option", "device=mlx5_0",
-                             prefix=(SIMULATED, "--fabric", self.fabric))  # fmt: skip
+        router = self.simulated_router()
         self.socket = pathlib.Path("/share/socket")
-        path = self.share_config()
-        shutil.copy(path, root / "stream.yaml")
-        inside = ("env", "-i", "LD_LIBRARY_PATH=/lib", "TMPDIR=/tmp", "XDG_RUNTIME_DIR=/tmp")
-        ends = [self.start("run", "/stream.yaml", "--plugin-path", "/plugins", "--count", str(COUNT),
-                           program="/penstock", prefix=(*NAMESPACES, *inside, "/usr/sbin/chroot", str(root)))
-                for _ in range(2)]  # fmt: skip
-        for end in ends:
+        inside = ("env", "-i", "LD_LIBRARY_PATH=/lib", "TMPDIR=/tmp", "XDG_RUNTIME_DIR=/tmp",
+                  "FAKE_CUDA=delay_us=0,late_writes", "/usr/sbin/chroot", str(root))  # fmt: skip
+        ends = []
+        for name, via, count, parts in (("host", "dma", COUNT, {}), ("gpu", "dma-buf", 1000, GPU_ENDS)):
+            shutil.copy(self.share_config(**parts), root / f"{name}.yaml")
+            end = self.start("run", f"/{name}.yaml", "--plugin-path", "/plugins", "--count", str(count),
+                             program="/penstock", prefix=(*namespaces, *inside))  # fmt: skip
+            ends.append((end, via, count))
+        for end, via, count in ends:
             self.assertEqual(end.wait(), 0, f"{end}{router}")
-            self.assertIn(f"{COUNT} sent = {COUNT} delivered + 0 dropped | {COUNT} verified", str(end))
-            self.assertIn("direct via dma over rdma", str(end))
-        router.wait_line(r"share: 0 clients, 0 regions \(0 B\), 0 endpoints")
-        os.kill(child_of(router.pid), signal.SIGINT)
-        router.wait()
+            self.assertIn(f"{count} sent = {count} delivered + 0 dropped | {count} verified", str(end))
+            self.assertIn(f"direct via {via} over rdma", str(end))
+        self.stop_simulated(router)
 
     def test_rate(self):
         router = self.router("loopback", "--rate", "10MiB")
@@ -329,6 +428,50 @@ class Share(Case):
         if huge is not None:
             with self.assertRaisesRegex(hostile.Refused, "--huge"):
                 client.register(huge, 2 << 20)
+        client.close()
+        self.assert_serves(router)
+
+    @unittest.skipUnless(SIMULATED, "the simulated RDMA device is not built: libibverbs-dev is missing")
+    def test_hostile_dma_buf(self):
+        """What is no dma-buf is refused, and no address that the client names is registered in its place."""
+        router = self.simulated_router("-v")
+        owner = child_of(router.pid)
+        maps = pathlib.Path(f"/proc/{owner}/maps").read_text()
+        heap = int(re.search(r"(\w+)-\w+ rw-p .*\[heap\]", maps)[1], 16)
+        client = self.hostile()
+        unsealed = os.memfd_create("unsealed")
+        os.ftruncate(unsealed, 8192)
+        ends = os.pipe()
+        for fd in (unsealed, *ends):
+            self.addCleanup(os.close, fd)
+        before = len(os.listdir(f"/proc/{owner}/fd"))
+        for fd, length, offset in ((unsealed, 4096, 0), (ends[0], 4096, 0), (None, 4096, 0), (client.memory(4096), 8192, 0),
+                                   (client.memory(4096), 4096, 4096), (client.memory(4096), 1 << 62, 0),
+                                   (client.memory(4096), 4096, 2**64 - 4096)):  # fmt: skip
+            with self.subTest(fd=fd, length=length, offset=offset), self.assertRaises(hostile.Refused):
+                client.register(fd, length, offset=offset, kind=hostile.EXPORT_DMABUF, base=heap, base_length=2**63,
+                                device="GPU-" + "x" * 60)  # fmt: skip
+        self.assertEqual(client.register(client.memory(4096), 4096, kind=hostile.EXPORT_DMABUF) > 0, True)
+        client.close()
+        router.wait_line("share: 0 clients, 0 regions")
+        self.assertLess(len(os.listdir(f"/proc/{owner}/fd")), before)
+        self.stop_simulated(router)
+
+    def test_hostile_handles(self):
+        """The GPU's driver sees no descriptor that is not of a driver; what it refuses is refused."""
+        router = self.router("loopback", "--memory", "cuda", "--plugin-path", CUDA, environment=gpu())
+        client = self.hostile()
+        pipe, other = os.pipe()
+        null = os.open("/dev/null", os.O_RDWR)
+        for fd in (pipe, other, null):
+            self.addCleanup(os.close, fd)
+        name = f"GPU-{uuid.UUID(bytes=bytes((0xFA + 17 * i) % 256 for i in range(16)))}"  # the fake's first
+        for fd, device, words in ((pipe, name, "none of a device's driver"), (None, name, "none of a device's driver"),
+                                  (null, "GPU-none", ""), (null, "0", ""), (null, name, "cuMemImportFromShareableHandle"),
+                                  (client.memory(2 << 20), name, "cuMemImportFromShareableHandle")):  # fmt: skip
+            with self.subTest(fd=fd, device=device), self.assertRaisesRegex(hostile.Refused, words):
+                client.register(fd, 4096, hostile.READ | hostile.WRITE, kind=hostile.EXPORT_VENDOR_FD, base_length=2 << 20,
+                                device=device)  # fmt: skip
         client.close()
         self.assert_serves(router)
 

@@ -72,17 +72,61 @@ int share_start(struct pst_device *device)
 /* ---- Registered memory --------------------------------------------------------------------------
  */
 
-/* A descriptor of the range, for the router. */
-static int share_mr_export(struct pst_device *device, const struct pst_mr_params *params,
-                           struct pst_export *out)
+/* The descriptors by which the router can have the region: enum pst_export_kind bits. Each of them
+ * keeps the memory; a handle of the vendor does not. */
+static uint32_t share_mr_export_kinds(const struct pst_device *device,
+                                      const struct pst_region *region)
 {
-  *out = (struct pst_export){.struct_size = sizeof(*out), .fd = -1};
-  int rc = device->host->region_export(device->host, params->region, PST_EXPORT_FD, params->offset,
-                                       params->length, out);
-  if (rc == -EOPNOTSUPP)
+  const uint32_t needs = device->limits.ring_needs | device->limits.send_needs;
+
+  if (region->host)
+    return region->exports & PST_EXPORT_FD;
+  return region->exports & ((needs & PST_NEED_EXPORT_DMABUF ? (uint32_t)PST_EXPORT_DMABUF : 0u) |
+                            (uint32_t)PST_EXPORT_VENDOR_FD);
+}
+
+/* Registers the range with the router. Its answer's path is in *call. */
+static int share_mr_hand_over(struct pst_device *device, const struct pst_mr_params *params,
+                              uint32_t kind, struct share_call *call,
+                              struct pst_share_request *request)
+{
+  struct pst_export *from = &request->u.mr.from;
+
+  *from = (struct pst_export){.struct_size = sizeof(*from), .fd = -1};
+  int rc = device->host->region_export(device->host, params->region, kind, params->offset,
+                                       params->length, from);
+  if (rc < 0)
+    return rc;
+  const int fd = from->fd;
+  call->fds = &fd;
+  call->fd_count = 1;
+  rc = share_call(call);
+  if (rc == 0 || rc == -EOPNOTSUPP)
+    share_path_write(params->path, &call->reply.u.path);
+  share_close_fds(call->reply_fds, call->reply_fd_count);
+  close(fd);
+  return rc;
+}
+
+/* By the first kind that the router's transport takes: an adapter reaches a dma-buf without any
+ * driver of the GPU in the router. */
+static int share_mr_hand_over_any(struct pst_device *device, const struct pst_mr_params *params,
+                                  const struct pst_region *region, struct share_call *call,
+                                  struct pst_share_request *request)
+{
+  static const uint32_t kinds[] = {PST_EXPORT_FD, PST_EXPORT_DMABUF, PST_EXPORT_VENDOR_FD};
+  const uint32_t usable = share_mr_export_kinds(device, region);
+  int rc = -EOPNOTSUPP;
+
+  if (!usable)
     pst_path_write(params->path, PST_PATH_NONE, "", "",
-                   "the memory has no descriptor by which the router can have it; memory "
-                   "host with `backing: memfd` has");
+                   region->host ? "the memory has no descriptor by which the router can have it; "
+                                  "memory host with `backing: memfd` has"
+                                : "the memory has no descriptor by which the router can have it; "
+                                  "memory cuda with `allocator: vmm` has");
+  for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]) && rc == -EOPNOTSUPP; i++)
+    if (usable & kinds[i])
+      rc = share_mr_hand_over(device, params, kinds[i], call, request);
   return rc;
 }
 
@@ -104,20 +148,8 @@ int share_mr_register(struct pst_device *device, const struct pst_mr_params *cal
   request.u.mr = (struct pst_share_mr){.length = params.length,
                                        .domain = params.domain,
                                        .send_max = params.send_max,
-                                       .access = params.access,
-                                       .memory_kind = region.kind};
-  rc = share_mr_export(device, &params, &request.u.mr.from);
-  const int fd = request.u.mr.from.fd;
-  if (rc == 0) {
-    call.fds = &fd;
-    call.fd_count = fd >= 0;
-    rc = share_call(&call);
-    if (rc == 0 || rc == -EOPNOTSUPP)
-      share_path_write(params.path, &call.reply.u.path);
-    share_close_fds(call.reply_fds, call.reply_fd_count);
-    if (fd >= 0)
-      close(fd);
-  }
+                                       .access = params.access};
+  rc = share_mr_hand_over_any(device, &params, &region, &call, &request);
   if (rc < 0) {
     free(made);
     return rc;

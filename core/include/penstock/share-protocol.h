@@ -69,8 +69,8 @@ struct pst_share_mr {
   uint64_t domain;
   uint64_t send_max;
   uint32_t access;
-  uint32_t memory_kind;   /* enum pst_memory_kind */
-  struct pst_export from; /* fd means nothing here */
+  uint32_t reserved;
+  struct pst_export from; /* FD, DMABUF, VENDOR_FD; fd means nothing here */
 };
 
 struct pst_share_ring {

@@ -31,6 +31,9 @@ struct pst_share_params {
   uint64_t rate;      /* bytes per second that each worker sends, writes and reads; no bound */
   uint32_t clients;   /* at one time; 256 */
   uint32_t huge;      /* 1: clients may register memory of huge pages; see --huge */
+  /* The memory plugin that imports clients' device memory by a descriptor of the vendor
+   * (PST_EXPORT_VENDOR_FD); NULL: none. A dma-buf needs none. */
+  const char *memory;
 };
 
 struct pst_share_stats {
