@@ -48,7 +48,8 @@ class GpuRun(Case):
         return child
 
     def test_regions(self):
-        self.passed("regions", "share", "sanitizer-regions", "killed-owner-vmm-two-gpus", "region-malloc")
+        self.passed("regions", "share", "sanitizer-regions", "killed-owner-vmm-two-gpus", "region-malloc",
+                    "router", "router-two-gpus")  # fmt: skip
 
     def test_serve(self):
         self.passed("serve", "serve-vmm")
