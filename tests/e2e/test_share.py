@@ -145,14 +145,19 @@ class Share(Case):
         """READ and WRITE between regions of two clients, on one GPU and on two: by the router's copies."""
         router = self.router("loopback", "--memory", "cuda", "--plugin-path", CUDA,
                              environment=gpu("delay_us=50,devices=2"))  # fmt: skip
-        ends = ("bench", "--plugin-path", CUDA, "--transport", "share", "--transport-option", f"socket={self.socket}",
+        where = {"environment": gpu("delay_us=50,devices=2")}
+        ends = ("bench", "-v", "--plugin-path", CUDA, "--transport", "share", "--transport-option", f"socket={self.socket}",
                 "--memory", "cuda", "--memory-option", "allocator=vmm")  # fmt: skip
+
+        def serve(device):
+            server = self.start(*ends, "--memory-option", f"device={device}", "--server", "--once",
+                                f"127.0.0.1:{self.port}", **where)  # fmt: skip
+            server.wait_line("serving transport share")
+            return server
+
         for device, via in ((0, "cuda-copy"), (1, "cuda-peer")):
             with self.subTest(device=device):
-                where = {"environment": gpu("delay_us=50,devices=2")}
-                server = self.start(*ends, "--memory-option", f"device={device}", "--server", "--once",
-                                    f"127.0.0.1:{self.port}", **where)  # fmt: skip
-                server.wait_line("serving transport share")
+                server = serve(device)
                 child = self.run_program(*ends, "--op", "write,read", "--size", "1000,65536", "--duration", "30ms",
                                          "--bandwidth", "--verify", "--depth", 16, "--json", "-",
                                          f"127.0.0.1:{self.port}", **where)  # fmt: skip
@@ -164,6 +169,17 @@ class Share(Case):
                     self.assertEqual((row["path"], row["corrupted"]), ("direct", 0), row)
                     self.assertGreater(row["verified"], 0)
                 self.assertEqual({row["via"] for row in rows if row["op"] == "read"}, {via})
+        for victim, status in (("owner", 1), ("writer", 0)):
+            with self.subTest(killed=victim):
+                server = serve(0)
+                writer = self.start(*ends, "--op", "write", "--bandwidth", "--size", "65536", "--duration", "60s",
+                                    f"127.0.0.1:{self.port}", **where)  # fmt: skip
+                writer.wait_line("the clock runs")
+                dead, other = (server, writer) if victim == "owner" else (writer, server)
+                dead.kill()
+                self.assertEqual(other.wait(), status, other)
+                router.wait_line(r"share: 0 clients, 0 regions \(0 B\), 0 endpoints")
+                self.assert_holds_nothing(router.pid)
         self.stop(router)
 
     def test_killed_client(self):
