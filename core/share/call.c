@@ -12,7 +12,6 @@
 #include "worker.h"
 
 #define CLOSING_NS PST_NS_PER_S /* for endpoints of a client that is gone */
-#define COUNTERS_MAX 128
 
 static int share_call_expel(struct share_worker *worker, const char *rule)
 {
@@ -304,27 +303,6 @@ static int share_remote_close(struct share_endpoint *endpoint, uint32_t number)
   return 0;
 }
 
-/* ---- Counters and descriptions ------------------------------------------------------------ */
-
-static int share_call_counters(struct share_worker *worker, struct share_endpoint *endpoint,
-                               struct share_command *command)
-{
-  struct pst_counter counters[COUNTERS_MAX];
-  struct pst_counter_value *values = command->reply_bytes;
-  const int n = worker->ops->counters(worker->client->device, worker->inner,
-                                      endpoint ? endpoint->inner : NULL, counters, COUNTERS_MAX);
-  const int count = n < COUNTERS_MAX ? n : COUNTERS_MAX;
-
-  for (int i = 0; i < count; i++) {
-    values[i] = (struct pst_counter_value){.value = counters[i].value, .flags = counters[i].flags};
-    pst_text_write(values[i].name, sizeof(values[i].name), counters[i].name);
-    pst_text_write(values[i].cause, sizeof(values[i].cause),
-                   counters[i].cause ? counters[i].cause : "");
-  }
-  command->reply->length = count > 0 ? (uint32_t)count * (uint32_t)sizeof(*values) : 0;
-  return count;
-}
-
 static int share_call_describe(struct share_endpoint *endpoint, struct share_command *command)
 {
   char *text = command->reply_bytes;
@@ -361,7 +339,7 @@ static int share_call_of_endpoint(struct share_worker *worker, struct share_comm
   case PST_SHARE_REMOTE_CLOSE:
     return share_remote_close(endpoint, request->remote);
   case PST_SHARE_COUNTERS:
-    return share_call_counters(worker, endpoint, command);
+    return share_command_add_counters(command, worker->client, worker->inner, endpoint->inner);
   default:
     return share_call_describe(endpoint, command);
   }
@@ -385,7 +363,7 @@ void share_call_run(struct share_worker *worker, struct share_command *command)
     break;
   case PST_SHARE_COUNTERS:
     reply->status = request->flag == PST_SHARE_OF_WORKER
-                        ? share_call_counters(worker, NULL, command)
+                        ? share_command_add_counters(command, worker->client, worker->inner, NULL)
                         : share_call_of_endpoint(worker, command);
     break;
   default:

@@ -25,62 +25,6 @@ struct share_answer {
   unsigned char bytes[PST_SHARE_BYTES];
 };
 
-/* ---- Packets --------------------------------------------------------------------------------- */
-
-/* Bytes of the packet; 0: the client has left. *fd_count descriptors are the caller's. */
-static ssize_t share_client_read(int fd, struct share_packet *packet, int fds[PST_SHARE_FDS],
-                                 uint32_t *fd_count)
-{
-  union {
-    char bytes[CMSG_SPACE(sizeof(int) * PST_SHARE_FDS)];
-    struct cmsghdr align;
-  } control;
-  struct iovec iov = {packet, sizeof(*packet)};
-  struct msghdr message = {.msg_iov = &iov,
-                           .msg_iovlen = 1,
-                           .msg_control = control.bytes,
-                           .msg_controllen = sizeof(control.bytes)};
-  ssize_t got;
-
-  *fd_count = 0;
-  do
-    got = recvmsg(fd, &message, MSG_CMSG_CLOEXEC);
-  while (got < 0 && errno == EINTR);
-  if (got < 0)
-    return -errno;
-  for (struct cmsghdr *header = CMSG_FIRSTHDR(&message); header;
-       header = CMSG_NXTHDR(&message, header))
-    if (header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS) {
-      *fd_count = (uint32_t)((header->cmsg_len - CMSG_LEN(0)) / sizeof(int));
-      memcpy(fds, CMSG_DATA(header), *fd_count * sizeof(int));
-    }
-  return message.msg_flags & (MSG_TRUNC | MSG_CTRUNC) ? -EMSGSIZE : got;
-}
-
-static int share_client_write(int fd, const struct share_answer *answer,
-                              const struct share_command *command)
-{
-  union {
-    char bytes[CMSG_SPACE(sizeof(int) * PST_SHARE_FDS)];
-    struct cmsghdr align;
-  } control;
-  struct iovec iov = {(void *)(uintptr_t)answer, sizeof(answer->reply) + answer->reply.length};
-  struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
-  const size_t bytes = sizeof(int) * command->reply_fd_count;
-
-  if (command->reply_fd_count) {
-    memset(&control, 0, sizeof(control));
-    message.msg_control = control.bytes;
-    message.msg_controllen = CMSG_SPACE(bytes);
-    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(bytes);
-    memcpy(CMSG_DATA(header), command->reply_fds, bytes);
-  }
-  return sendmsg(fd, &message, MSG_NOSIGNAL) < 0 ? -errno : 0;
-}
-
 /* ---- Calls -------------------------------------------------------------------------------------
  */
 
@@ -198,24 +142,6 @@ static int share_client_pack(struct share_client *client, struct share_command *
   return rc;
 }
 
-static int share_client_counters(struct share_client *client, struct share_command *command)
-{
-  struct pst_counter counters[64];
-  struct pst_counter_value *values = command->reply_bytes;
-  const int n =
-      client->share->transport->transport->counters(client->device, NULL, NULL, counters, 64);
-  const int count = n < 64 ? n : 64;
-
-  for (int i = 0; i < count; i++) {
-    values[i] = (struct pst_counter_value){.value = counters[i].value, .flags = counters[i].flags};
-    pst_text_write(values[i].name, sizeof(values[i].name), counters[i].name);
-    pst_text_write(values[i].cause, sizeof(values[i].cause),
-                   counters[i].cause ? counters[i].cause : "");
-  }
-  command->reply->length = count > 0 ? (uint32_t)count * (uint32_t)sizeof(*values) : 0;
-  return count;
-}
-
 static int share_client_close_worker(struct share_client *client, uint32_t number)
 {
   if (number == 0 || number > SHARE_WORKERS_MAX || !client->workers[number - 1])
@@ -263,7 +189,7 @@ static void share_client_call(struct share_client *client, struct share_command 
     break;
   default:
     if (request->call == PST_SHARE_COUNTERS && request->flag == PST_SHARE_OF_DEVICE) {
-      rc = share_client_counters(client, command);
+      rc = share_command_add_counters(command, client, NULL, NULL);
       break;
     }
     if (request->call > PST_SHARE_DESCRIBE || worker == 0 || worker > SHARE_WORKERS_MAX ||
@@ -300,7 +226,8 @@ static bool share_client_serve_one(struct share_client *client, struct share_pac
                                   .fds = fds,
                                   .reply = &answer->reply,
                                   .reply_bytes = answer->bytes};
-  const ssize_t got = share_client_read(client->fd, packet, fds, &command.fd_count);
+  const int64_t got =
+      pst_share_receive(client->fd, packet, sizeof(*packet), fds, &command.fd_count);
   bool goes_on = got > 0;
 
   answer->reply = (struct pst_share_reply){0};
@@ -308,10 +235,10 @@ static bool share_client_serve_one(struct share_client *client, struct share_pac
     goes_on = false;
   else if (got == -EAGAIN)
     share_client_expel(client, "it has not opened a device in time");
-  else if (got >= (ssize_t)sizeof(packet->request.version) &&
+  else if (got >= (int64_t)sizeof(packet->request.version) &&
            packet->request.version != PST_SHARE_VERSION)
     share_client_refuse_version(&packet->request, &answer->reply);
-  else if (got < (ssize_t)sizeof(packet->request) ||
+  else if (got < (int64_t)sizeof(packet->request) ||
            packet->request.length != (size_t)got - sizeof(packet->request)) {
     share_client_expel(client, "a packet of a wrong size");
     goes_on = false;
@@ -323,7 +250,8 @@ static bool share_client_serve_one(struct share_client *client, struct share_pac
   if (answer->reply.status < 0)
     share_command_close(&command);
   goes_on = goes_on && !atomic_load(&client->is_broken) &&
-            share_client_write(client->fd, answer, &command) == 0;
+            pst_share_send(client->fd, answer, sizeof(answer->reply) + answer->reply.length,
+                           command.reply_fds, command.reply_fd_count) == 0;
   share_command_close(&command);
   for (uint32_t i = 0; i < command.fd_count; i++)
     closer_close(fds[i]); /* the last close may wait as long as the client likes */

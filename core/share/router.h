@@ -117,6 +117,10 @@ void share_client_expel(struct share_client *client, const char *rule);
 int share_command_add_fd(struct share_command *command, int fd);
 /* The reply gets this blob of the transport. On the thread of the blob's owner. */
 int share_command_add_blob(struct share_command *command, const struct pst_blob *blob);
+/* The reply gets the counters of the client's device; of this worker or endpoint of it, where there
+ * is one. Returns how many, or -errno. On the thread of what has them. */
+int share_command_add_counters(struct share_command *command, const struct share_client *client,
+                               struct pst_worker *worker, struct pst_endpoint *endpoint);
 /* Closes the reply's descriptors. */
 void share_command_close(struct share_command *command);
 

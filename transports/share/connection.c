@@ -82,60 +82,28 @@ bool share_connection_is_up(struct pst_device *device)
   return false;
 }
 
-static int share_write(struct share_call *call)
+static int share_write(const struct share_call *call)
 {
-  union {
-    char bytes[CMSG_SPACE(sizeof(int) * PST_SHARE_FDS)];
-    struct cmsghdr align;
-  } control;
   struct pst_device *device = call->device;
-  struct iovec iov = {&device->out, sizeof(device->out.request) + call->request->length};
-  struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
-  const size_t bytes = sizeof(int) * call->fd_count;
 
   device->out.request = *call->request;
   device->out.request.version = PST_SHARE_VERSION;
   if (call->request->length)
     memcpy(device->out.bytes, call->bytes, call->request->length);
-  if (call->fd_count) {
-    memset(&control, 0, sizeof(control));
-    message.msg_control = control.bytes;
-    message.msg_controllen = CMSG_SPACE(bytes);
-    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(bytes);
-    memcpy(CMSG_DATA(header), call->fds, bytes);
-  }
-  return sendmsg(device->fd, &message, MSG_NOSIGNAL) < 0 ? -errno : 0;
+  return pst_share_send(device->fd, &device->out,
+                        sizeof(device->out.request) + call->request->length, call->fds,
+                        call->fd_count);
 }
 
 /* 0, or -errno: nothing, too much or the wrong length has come. */
 static int share_read(struct share_call *call)
 {
-  union {
-    char bytes[CMSG_SPACE(sizeof(int) * PST_SHARE_FDS)];
-    struct cmsghdr align;
-  } control;
   struct pst_device *device = call->device;
-  struct iovec iov = {&device->in, sizeof(device->in)};
-  struct msghdr message = {.msg_iov = &iov,
-                           .msg_iovlen = 1,
-                           .msg_control = control.bytes,
-                           .msg_controllen = sizeof(control.bytes)};
-  ssize_t got;
+  const int64_t got = pst_share_receive(device->fd, &device->in, sizeof(device->in),
+                                        call->reply_fds, &call->reply_fd_count);
 
-  do
-    got = recvmsg(device->fd, &message, MSG_CMSG_CLOEXEC);
-  while (got < 0 && errno == EINTR);
   if (got <= 0)
-    return got < 0 ? -errno : -ECONNRESET;
-  for (struct cmsghdr *header = CMSG_FIRSTHDR(&message); header;
-       header = CMSG_NXTHDR(&message, header))
-    if (header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS) {
-      call->reply_fd_count = (uint32_t)((header->cmsg_len - CMSG_LEN(0)) / sizeof(int));
-      memcpy(call->reply_fds, CMSG_DATA(header), call->reply_fd_count * sizeof(int));
-    }
+    return got < 0 ? (int)got : -ECONNRESET;
   if ((size_t)got < sizeof(device->in.reply) ||
       device->in.reply.length != (size_t)got - sizeof(device->in.reply))
     return -EPROTO;

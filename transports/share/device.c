@@ -214,7 +214,7 @@ static const char *share_name_of(struct pst_device *device, const char *text)
 int share_counters(struct pst_device *device, struct pst_worker *worker,
                    struct pst_endpoint *endpoint, struct pst_counter *counters, uint32_t max)
 {
-  struct pst_counter_value values[PST_SHARE_BYTES / sizeof(struct pst_counter_value)];
+  struct pst_counter_value values[PST_SHARE_COUNTERS_MAX];
   const struct pst_share_request request = {.call = PST_SHARE_COUNTERS,
                                             .worker = endpoint ? endpoint->worker->number
                                                       : worker ? worker->number

@@ -20,7 +20,10 @@
 #ifndef PENSTOCK_SHARE_PROTOCOL_H
 #define PENSTOCK_SHARE_PROTOCOL_H
 
+#include <errno.h>
+#include <string.h>
 #include <sys/ioctl.h>
+#include <sys/socket.h>
 #include <sys/timerfd.h>
 
 #include "transport.h"
@@ -126,6 +129,78 @@ struct pst_share_reply {
   } u;
   char text[512]; /* with an error: what the router's plugin has logged */
 };
+
+/* ---- Packets ------------------------------------------------------------------------------- */
+
+union pst_share_control {
+  char bytes[CMSG_SPACE(sizeof(int) * PST_SHARE_FDS)];
+  struct cmsghdr align;
+};
+
+/* Sends a packet, with at most PST_SHARE_FDS descriptors, which stay the caller's. 0 or -errno;
+ * -EAGAIN: the socket's SO_SNDTIMEO is over. */
+PST_INLINE int pst_share_send(int socket, const void *packet, size_t length, const int *fds,
+                              uint32_t fd_count)
+{
+  union pst_share_control control;
+  const size_t bytes = sizeof(int) * fd_count;
+  struct iovec part;
+  struct msghdr message;
+
+  memset(&message, 0, sizeof(message));
+  part.iov_base = (void *)(uintptr_t)packet;
+  part.iov_len = length;
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  if (fd_count > PST_SHARE_FDS)
+    return -E2BIG;
+  if (fd_count) {
+    memset(&control, 0, sizeof(control));
+    message.msg_control = control.bytes;
+    message.msg_controllen = CMSG_SPACE(bytes);
+    control.align.cmsg_level = SOL_SOCKET;
+    control.align.cmsg_type = SCM_RIGHTS;
+    control.align.cmsg_len = CMSG_LEN(bytes);
+    memcpy(CMSG_DATA(&control.align), fds, bytes);
+  }
+  return sendmsg(socket, &message, MSG_NOSIGNAL) < 0 ? -errno : 0;
+}
+
+/* Receives a packet of at most `room` bytes, and its descriptors. Returns its bytes; 0: the other
+ * side has hung up; -errno; -EMSGSIZE: there was more than fits; -EAGAIN: the socket's SO_RCVTIMEO
+ * is over. In any case *fd_count descriptors, close-on-exec, are the caller's. */
+PST_INLINE int64_t pst_share_receive(int socket, void *packet, size_t room, int fds[PST_SHARE_FDS],
+                                     uint32_t *fd_count)
+{
+  union pst_share_control control;
+  struct iovec part;
+  struct msghdr message;
+  struct cmsghdr *header;
+  ssize_t got;
+
+  memset(&message, 0, sizeof(message));
+  part.iov_base = packet;
+  part.iov_len = room;
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control.bytes;
+  message.msg_controllen = sizeof(control.bytes);
+  *fd_count = 0;
+  do
+    got = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
+  while (got < 0 && errno == EINTR);
+  if (got < 0)
+    return -errno;
+  header = CMSG_FIRSTHDR(&message); /* the only one: no other kind is asked for */
+  if (header && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS) {
+    *fd_count = (uint32_t)((header->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+    memcpy(fds, CMSG_DATA(header), *fd_count * sizeof(int));
+  }
+  return message.msg_flags & (MSG_TRUNC | MSG_CTRUNC) ? -EMSGSIZE : got;
+}
+
+/* Counters that a reply can carry. */
+#define PST_SHARE_COUNTERS_MAX (PST_SHARE_BYTES / (uint32_t)sizeof(struct pst_counter_value))
 
 /* ---- A worker's memory --------------------------------------------------------------------- */
 
