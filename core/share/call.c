@@ -11,8 +11,6 @@
 #include "util/log.h"
 #include "worker.h"
 
-#define CLOSING_NS PST_NS_PER_S /* for endpoints of a client that is gone */
-
 static int share_call_expel(struct share_worker *worker, const char *rule)
 {
   share_client_expel(worker->client, rule);
@@ -376,7 +374,7 @@ void share_call_run(struct share_worker *worker, struct share_command *command)
 /* Ends what a client has left: its peers get DISCONNECTED. */
 void share_call_close_all(struct share_worker *worker)
 {
-  const uint64_t deadline = clock_now_ns() + CLOSING_NS;
+  const uint64_t deadline = clock_now_ns() + SHARE_CLOSING_NS;
 
   for (struct share_endpoint *endpoint = worker->all, *next; endpoint; endpoint = next) {
     next = endpoint->next;
@@ -389,7 +387,7 @@ void share_call_close_all(struct share_worker *worker)
       worker->ops->endpoint_close(endpoint->inner, PST_CLOSE_ABORT, deadline);
     }
   }
-  while (worker->all && clock_now_ns() < deadline + CLOSING_NS) {
+  while (worker->all && clock_now_ns() < deadline + SHARE_CLOSING_NS) {
     struct pst_completion completion;
     if (worker->ops->poll(worker->inner, &completion, 1) < 1) {
       sched_yield();

@@ -267,12 +267,14 @@ static uint32_t share_submit_post_one(struct share_endpoint *endpoint)
   return done;
 }
 
-/* Begins to close the transport's endpoint once all requests are posted, or may not be. */
+/* Begins to close the transport's endpoint once all requests are done, or have no time left. It is
+ * closed only once, and the client may leave meanwhile: so the transport never waits for longer
+ * than it may then. */
 static void share_submit_close(struct share_endpoint *endpoint)
 {
-  const bool is_drained = endpoint->posted == endpoint->tail;
-  const bool is_late =
-      endpoint->close_mode == PST_CLOSE_ABORT || clock_now_ns() >= endpoint->deadline_ns;
+  const uint64_t now = clock_now_ns(), by = now + SHARE_CLOSING_NS;
+  const bool is_drained = endpoint->posted == endpoint->tail && !endpoint->under_way;
+  const bool is_late = endpoint->close_mode == PST_CLOSE_ABORT || now >= endpoint->deadline_ns;
 
   if (endpoint->is_closing || !(is_drained || is_late))
     return;
@@ -308,9 +310,8 @@ static bool share_submit_step(struct share_endpoint *endpoint, uint32_t *done)
     *done += share_submit_post_one(endpoint);
   if (endpoint->close_mode)
     share_submit_close(endpoint);
-  endpoint->is_active = endpoint->posted != endpoint->tail
-                            ? !endpoint->is_closing
-                            : endpoint->close_mode && !endpoint->is_closing;
+  endpoint->is_active =
+      (endpoint->posted != endpoint->tail || endpoint->close_mode) && !endpoint->is_closing;
   return endpoint->is_active;
 }
 

@@ -5,6 +5,8 @@
 
 #include "router.h"
 
+#define SHARE_CLOSING_NS PST_NS_PER_S /* that a transport has to close an endpoint */
+
 struct share_ring {
   struct pst_ring *ring;
   struct share_mr *mr;
