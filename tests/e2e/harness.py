@@ -3,6 +3,8 @@
 import os
 import pathlib
 import re
+import shutil
+import subprocess
 import sys
 
 import result_schema
@@ -121,6 +123,26 @@ def child_of(pid):
         children = re.findall(r"\d+", file.read())
     itself = os.readlink(f"/proc/{pid}/exe")
     return next((int(child) for child in children if os.readlink(f"/proc/{child}/exe") != itself), pid)
+
+
+def bare_root(root, *plugins):
+    """Makes a root with the program, its libraries and the plugins share, host and these alone, none of them of RDMA.
+    False: ldd cannot read the program here."""
+    asked = subprocess.run(["ldd", PROGRAM], capture_output=True, text=True)
+    libraries = {pathlib.Path(name) for name in re.findall(r"(/\S+) \(0x", asked.stdout)}
+    if asked.returncode or any("ibverbs" in library.name for library in libraries):
+        return False
+    for library in libraries:
+        place = root / "lib" / library.name if "/build" in str(library) else root / str(library)[1:]
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(library, place)
+    for name in ("lib", "plugins", "proc", "share", "tmp"):
+        (root / name).mkdir(exist_ok=True)
+    for plugin in (BUILD / "transports" / "transport-share", BUILD / "memory" / "memory-host", *plugins):
+        for end in (".so", ".desc.so"):
+            shutil.copy(f"{plugin}{end}", root / "plugins")
+    shutil.copy(PROGRAM, root)
+    return True
 
 
 def random_file(path, length):

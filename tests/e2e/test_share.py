@@ -19,7 +19,7 @@ import uuid
 
 import result_schema
 import share_client as hostile
-from harness import BUILD, FAKES, HANGS, PROGRAM, SANITIZED, Case, free_port, child_of, main, random_file, yaml_stream
+from harness import BUILD, FAKES, HANGS, PROGRAM, SANITIZED, Case, bare_root, child_of, free_port, main, random_file, wait_until, yaml_stream
 
 SIMULATED = os.environ.get("PENSTOCK_SIMVERBS", "")
 COUNT = 20000
@@ -290,35 +290,14 @@ class Share(Case):
         os.kill(owner, signal.SIGINT)
         router.wait()
 
-    def bare_root(self):
-        """A root with the program, its libraries, the plugins share, host and cuda, and the GPU's driver."""
-        root = self.folder / "root"
-        asked = subprocess.run(["ldd", PROGRAM], capture_output=True, text=True)
-        if asked.returncode != 0:
-            self.skipTest("ldd reads no program for another machine")
-        listed = asked.stdout
-        libraries = {pathlib.Path(name) for name in re.findall(r"(/\S+) \(0x", listed)}
-        self.assertFalse([name for name in libraries if "ibverbs" in name.name], listed)
-        for library in libraries:
-            place = root / "lib" / library.name if "/build" in str(library) else root / str(library)[1:]
-            place.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(library, place)
-        (root / "lib").mkdir(exist_ok=True)
-        (root / "plugins").mkdir(exist_ok=True)
-        for end in (".so", ".desc.so"):
-            for plugin in (BUILD / "transports/transport-share", BUILD / "memory/memory-host", CUDA / "memory-cuda"):
-                shutil.copy(f"{plugin}{end}", root / "plugins")
-        shutil.copy(CUDA / "libcuda.so.1", root / "lib")
-        shutil.copy(PROGRAM, root)
-        for name in ("proc", "share", "tmp"):
-            (root / name).mkdir()
-        return root
-
     @unittest.skipUnless(SIMULATED, "the simulated RDMA device is not built: libibverbs-dev is missing")
     @unittest.skipIf(SANITIZED, "the sanitizers' libraries are elsewhere")
     def test_isolated(self):
         """Two programs in namespaces of their own, whose root has no RDMA library and no device; one has a GPU."""
-        root = self.bare_root()
+        root = self.folder / "root"
+        if not bare_root(root, CUDA / "memory-cuda"):
+            self.skipTest("ldd reads no program for another machine")
+        shutil.copy(CUDA / "libcuda.so.1", root / "lib")
         namespaces = (*NAMESPACES, f"--mount-proc={root / 'proc'}")
         if subprocess.run([*namespaces, "true"], check=False, capture_output=True).returncode:
             self.skipTest("this user may not make namespaces")
@@ -506,6 +485,29 @@ class Share(Case):
         router.wait_line("is disconnected: an entry of its submission ring breaks a rule")
         self.assert_serves(router)
 
+    def wander(self, router):
+        """Calls in any order end their client at most."""
+        for seed in range(int(os.environ.get("PENSTOCK_SHARE_WANDERERS", "40"))):
+            with hostile.Wanderer(self.socket, random.Random(seed)) as client:
+                client.wander(200)
+            self.assertIsNone(router.poll(), f"seed {seed}: {router}")
+
+    def test_hostile_order(self):
+        for transport in ("loopback", "udp"):
+            with self.subTest(transport):
+                router = self.router(transport)
+                self.wander(router)
+                router.signal(signal.SIGTERM)
+                self.assertEqual(router.wait(), 0, router)
+
+    @unittest.skipUnless(SIMULATED, "the simulated RDMA device is not built: libibverbs-dev is missing")
+    def test_hostile_order_to_an_adapter(self):
+        router = self.router("verbs_rc", "--transport-option", "device=mlx5_0",
+                             prefix=(SIMULATED, "--fabric", self.fabric))  # fmt: skip
+        self.wander(router)
+        os.kill(child_of(router.pid), signal.SIGINT)
+        self.assertEqual(router.wait(), 0, router)
+
     def test_hostile_plan(self):
         """A client is never a peer within the process, whatever it plans."""
         router = self.router("loopback", "--transport-option", "mode=reference")
@@ -516,6 +518,53 @@ class Share(Case):
                 client.worker()
         router.signal(signal.SIGTERM)
         self.assertEqual(router.wait(), 0, router)
+
+    # ---- A router that keeps to no rule ----
+
+    def between(self, router, **options):
+        """What its clients take for the router."""
+        between = hostile.Router(self.folder / "between", self.socket, **options)
+        self.addCleanup(between.close)
+        self.addCleanup(router.kill)
+        self.socket = self.folder / "between"
+        return between
+
+    def test_hostile_completions(self):
+        """A client believes no completion that names memory or ends an endpoint which it has not given."""
+        router = self.router("loopback")
+        between = self.between(router)
+
+        def message(**parts):
+            is_ = {"slot": 0, "offset": 0, "length": 64, "buffer": 0, **parts}
+            token = between.ring << 32 | is_["slot"]
+            return (hostile.MESSAGE, 0, struct.pack("=QQII", token, is_["offset"], is_["length"], is_["buffer"]))
+
+        for name, planted in {
+            "a lent region": lambda: message(buffer=1),
+            "an offset beyond the ring": lambda: message(offset=1 << 40),
+            "an offset that wraps": lambda: message(offset=2**64 - 32),
+            "a length beyond the slot": lambda: message(length=1 << 31),
+            "a slot beyond the ring": lambda: message(slot=1 << 20),
+            "an end that nobody asked for": lambda: (hostile.EVENT, 4),
+            "a region that is lent": lambda: (hostile.EVENT, 5),
+            "an end of requests that are not there": lambda: (hostile.DONE, 1, struct.pack("=QQ", 0, 1 << 40)),
+        }.items():
+            with self.subTest(name):
+                child = self.start("run", self.share_config())
+                child.wait_line("packets: Got")
+                wait_until(lambda: between.plant(*planted()) or child.poll() is not None, 20, "the client has ended")
+                self.assertEqual(child.wait(), 1, child)
+                self.assertIn("breaks the protocol", str(child))
+
+    def test_hostile_worker_memory(self):
+        """A client maps no memory that the router could take away."""
+        taken = os.memfd_create("taken")
+        self.addCleanup(os.close, taken)
+        os.ftruncate(taken, hostile.MEMORY)
+        self.between(self.router("loopback"), changed=lambda call, fds: [taken, *fds[1:]] if call == hostile.WORKER_OPEN else fds)
+        child = self.run_program("run", self.share_config(), "--count", "100", expect=None)
+        self.assertNotEqual(child.status, 0, child)
+        self.assertIn("the router's memory cannot be mapped", str(child))
 
     def test_other_release(self):
         """It reads why it is refused, whatever the size of its requests."""

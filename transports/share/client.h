@@ -55,6 +55,7 @@ struct pst_remote {
 struct pst_ring {
   uint32_t number; /* as the tokens have it */
   uint32_t slots;
+  uint64_t base, length; /* of the slots in the mr */
   uint64_t payload_max;
   uint8_t *out; /* by slot: 1: the host has its token */
 };

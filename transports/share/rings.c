@@ -220,30 +220,64 @@ static bool share_poll_done(struct pst_endpoint *endpoint, struct pst_completion
   return true;
 }
 
-/* False: the token is of no slot that there is. */
-static bool share_poll_message(struct pst_worker *worker, uint64_t token)
+/* False: the token is of no free slot that there is, or the payload lies elsewhere. */
+static bool share_poll_message(struct pst_worker *worker, const struct pst_completion *message)
 {
+  const uint64_t token = message->u.message.token;
   const uint32_t number = pst_token_number(token), slot = pst_token_slot(token);
   const uint32_t place = number & PST_PLACE_MASK;
   struct pst_ring *ring = place < worker->ring_room ? worker->rings[place] : NULL;
 
-  if (!ring || ring->number != number || slot >= ring->slots)
+  if (!ring || ring->number != number || slot >= ring->slots || ring->out[slot] ||
+      message->u.message.buffer || message->u.message.length > ring->payload_max ||
+      message->u.message.offset < ring->base ||
+      !pst_range_holds(ring->length, message->u.message.offset - ring->base,
+                       message->u.message.length))
     return false;
   ring->out[slot] = 1;
   return true;
 }
 
-static void share_poll_event(struct pst_endpoint *endpoint, const struct pst_completion *event)
+/* False: no endpoint has such an event, or not now. */
+static bool share_poll_event(struct pst_endpoint *endpoint, const struct pst_completion *event)
 {
-  if (event->code == PST_EVENT_CONNECTED)
+  switch (event->code) {
+  case PST_EVENT_CONNECTED:
     endpoint->is_connected = true;
-  else if (event->code == PST_EVENT_DISCONNECTED)
+    return true;
+  case PST_EVENT_DISCONNECTED:
     endpoint->is_disconnected = true;
-  else if (event->code == PST_EVENT_CLOSED)
+    return true;
+  case PST_EVENT_READDRESS:
+    return true;
+  case PST_EVENT_CLOSED:
+    if (!endpoint->is_closing || endpoint->outstanding)
+      return false;
     share_poll_closed(endpoint);
+    return true;
+  default:
+    return false;
+  }
 }
 
-/* False: of an endpoint that is not there, or against the protocol. */
+/* False: against the protocol. */
+static bool share_poll_of_endpoint(struct pst_endpoint *endpoint, struct pst_completion *completion)
+{
+  completion->endpoint = endpoint->cookie;
+  switch (completion->kind) {
+  case PST_COMPLETION_EVENT:
+    return share_poll_event(endpoint, completion);
+  case PST_COMPLETION_DONE:
+    return share_poll_done(endpoint, completion);
+  case PST_COMPLETION_MESSAGE:
+    return share_poll_message(endpoint->worker, completion);
+  default:
+    return false;
+  }
+}
+
+/* Whether it is for the host: not what is against the protocol, or of an endpoint that is not
+ * there. */
 static bool share_poll_one(struct pst_worker *worker, struct pst_completion *completion)
 {
   struct pst_endpoint *endpoint;
@@ -253,15 +287,7 @@ static bool share_poll_one(struct pst_worker *worker, struct pst_completion *com
   endpoint = share_poll_endpoint(worker, completion->endpoint);
   if (!endpoint)
     return false;
-  completion->endpoint = endpoint->cookie;
-  if (completion->kind == PST_COMPLETION_EVENT) {
-    share_poll_event(endpoint, completion);
-    return true;
-  }
-  const bool holds = completion->kind == PST_COMPLETION_DONE
-                         ? share_poll_done(endpoint, completion)
-                         : completion->kind == PST_COMPLETION_MESSAGE &&
-                               share_poll_message(worker, completion->u.message.token);
+  const bool holds = share_poll_of_endpoint(endpoint, completion);
   if (!holds)
     share_distrust(worker->device);
   return holds;
@@ -349,6 +375,7 @@ int share_poll(struct pst_worker *worker, struct pst_completion *completions, ui
   share_release_flush(worker);
   while (head != tail && n < max) {
     completions[n] = worker->complete[head++ % PST_SHARE_ENTRIES];
+    __asm__ volatile("" : : "r"(&completions[n]) : "memory"); /* the copy is checked and used */
     n += share_poll_one(worker, &completions[n]);
   }
   if (head != worker->complete_head) {

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The worker: the memory that it shares with the router, sleep, rings and their tokens. */
+#include <fcntl.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "client.h"
@@ -9,7 +11,12 @@
 static int share_worker_map(struct pst_worker *worker, int memory_fd)
 {
   struct epoll_event event = {.events = EPOLLIN}, hang_up = {.events = EPOLLRDHUP};
+  const int seals = fcntl(memory_fd, F_GET_SEALS);
+  struct stat file;
 
+  if (seals < 0 || !(seals & F_SEAL_SHRINK) || fstat(memory_fd, &file) != 0 ||
+      file.st_size < PST_SHARE_MEMORY)
+    return -EPROTO; /* it could be taken away */
   void *map = mmap(NULL, PST_SHARE_MEMORY, PROT_READ | PROT_WRITE, MAP_SHARED, memory_fd, 0);
   if (map == MAP_FAILED)
     return -errno;
@@ -156,6 +163,9 @@ int share_ring_open(struct pst_worker *worker, const struct pst_ring_params *cal
   if (!made)
     return rc < 0 ? rc : -ENOMEM;
   made->slots = params.slots;
+  made->base = params.base;
+  made->length =
+      params.stride * (params.slots - 1) + params.headroom + params.payload_max + params.tailroom;
   made->payload_max = params.payload_max;
   made->out = calloc(params.slots, 1);
   request.u.ring = (struct pst_share_ring){.base = params.base,
