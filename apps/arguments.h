@@ -155,6 +155,7 @@ enum share_word {
   SHARE_RATE,
   SHARE_HUGE,
   SHARE_MEMORY,
+  SHARE_LIMITS,
   SHARE_WORDS,
 };
 

@@ -145,8 +145,10 @@ const struct option_word app_option_words[] = {
     {OPTION_SHARE, KEY_SHARE + SHARE_CLIENTS, "clients", "N",
      "the most clients at a time (default: 256)"},
     {OPTION_SHARE, KEY_SHARE + SHARE_RATE, "rate", "SIZE",
-     "the most bytes per second that each worker of a client sends, writes and reads (default: no "
-     "limit)"},
+     "the most bytes per second that a client sends, writes and reads (default: no limit)"},
+    {OPTION_SHARE, KEY_SHARE + SHARE_LIMITS, "limits", "FILE",
+     "limits of each class of clients, by user, control group or token, in YAML; the limits above "
+     "are its defaults"},
     {OPTION_SHARE, KEY_SHARE + SHARE_HUGE, "huge", NULL,
      "allow memory of huge pages; a client that takes such pages away can end this process"},
     {OPTION_NODE, KEY_NODE + NODE_TRANSPORT, "transport", "NAME",

@@ -116,6 +116,7 @@ static int share_cmd_read(const struct command *command, const struct arguments 
   cmd->params.rate = rate;
   cmd->params.huge = words[SHARE_HUGE] != NULL;
   cmd->params.memory = words[SHARE_MEMORY];
+  cmd->params.limits = words[SHARE_LIMITS];
   return 0;
 }
 
@@ -161,10 +162,12 @@ static int share_cmd_serve(const struct share_cmd *cmd, int event_fd)
   struct pst_error error = PST_ERROR_INIT;
   struct pst_share *share;
 
-  if (pst_share_open(params, &share, &error) < 0)
+  if (share_cmd_open(arguments, params, &share, &error) < 0)
     return error.exit_status;
   app_log(PST_LOG_INFO, "share: serving %s at %s | for %s", params->transport, params->socket,
-          params->uid_count ? "the users of --allow" : "this user and root");
+          params->limits      ? params->limits
+          : params->uid_count ? "the users of --allow"
+                              : "this user and root");
   share_cmd_wait(share, event_fd);
   pst_share_stats(share, &stats);
   pst_share_close(share);

@@ -120,6 +120,9 @@ struct config {
   uint32_t name_count;
 };
 
+/* All of a file ("-": standard input), and one byte more than TREE_FILE_MAX where it is too long.
+ * free() it. 0 or -errno. */
+int config_read_file(const char *path, char **text, size_t *length);
 /* Reads a file, applies sets and checks. Findings are reported in *error, one a line, as
  * "file:line:column: what; remedy or nearest name". -EINVAL, -ENOMEM, or the errno of reading the
  * file. */

@@ -106,17 +106,25 @@ static int load_read_all(FILE *file, char **text, size_t *length)
   return 0;
 }
 
+int config_read_file(const char *path, char **text, size_t *length)
+{
+  const bool standard_input = strcmp(path, "-") == 0;
+  FILE *file = standard_input ? stdin : fopen(path, "re");
+  const int rc = file ? load_read_all(file, text, length) : -errno;
+
+  if (file && !standard_input)
+    fclose(file);
+  return rc;
+}
+
 int config_load_file(const char *path, const char *const *sets, size_t set_count,
                      const struct config_catalog *catalog, struct pst_config **config,
                      struct pst_error *error)
 {
-  bool standard_input = strcmp(path, "-") == 0;
-  FILE *file = standard_input ? stdin : fopen(path, "re");
+  const bool standard_input = strcmp(path, "-") == 0;
   char *text = NULL;
   size_t length = 0;
-  int rc = file ? load_read_all(file, &text, &length) : -errno;
-  if (file && !standard_input)
-    fclose(file);
+  int rc = config_read_file(path, &text, &length);
   if (rc)
     return pst_fail(error, PST_EXIT_USAGE, rc,
                     "cannot read the configuration %s: %s; give the path of a YAML file, or - for "

@@ -42,13 +42,12 @@ static void share_ring_free(struct share_worker *worker, struct share_ring *ring
 
 static int share_ring_check_limits(const struct share_client *client, uint32_t slots)
 {
-  const uint32_t most = client->share->params.endpoints;
+  const uint32_t most = client->class->endpoints;
+  char remedy[SHARE_REMEDY_BYTES];
 
   if (atomic_load(&client->rings) >= most) {
-    pst_log(PST_LOG_ERROR,
-            "the router allows a client %u rings, as many as endpoints; raise --endpoints of "
-            "`penstock share`",
-            most);
+    pst_log(PST_LOG_ERROR, "the router allows a client %u rings, as many as endpoints; %s", most,
+            share_class_remedy(client, "endpoints", remedy));
     return -ENOSPC;
   }
   if (slots > SHARE_SLOTS_MAX - atomic_load(&client->slots)) {
@@ -184,12 +183,13 @@ static int share_endpoint_open(struct share_worker *worker, struct share_command
 {
   struct share_client *client = worker->client;
   struct share_endpoint *endpoint;
+  char remedy[SHARE_REMEDY_BYTES];
 
-  if (atomic_load(&client->endpoints) >= client->share->params.endpoints ||
+  if (atomic_load(&client->endpoints) >= client->class->endpoints ||
       worker->endpoint_count >= PST_SHARE_ENDPOINTS) {
-    pst_log(PST_LOG_ERROR,
-            "the router allows a client %u endpoints; raise --endpoints of `penstock share`",
-            client->share->params.endpoints);
+    pst_log(PST_LOG_ERROR, "the router allows a client %u endpoints, %u of them a worker; %s",
+            client->class->endpoints, PST_SHARE_ENDPOINTS,
+            share_class_remedy(client, "endpoints", remedy));
     return -ENOSPC;
   }
   endpoint = share_endpoint_alloc(worker);
@@ -260,12 +260,11 @@ static int share_remote_open(struct share_endpoint *endpoint, struct share_comma
   struct share_worker *worker = endpoint->worker;
   const struct pst_blob blob = share_call_blob(command);
   struct share_client *client = worker->client;
+  char remedy[SHARE_REMEDY_BYTES];
 
-  if (atomic_load(&client->remotes) >= client->share->params.regions) {
-    pst_log(
-        PST_LOG_ERROR,
-        "the router allows a client %u ranges of its peers; raise --regions of `penstock share`",
-        client->share->params.regions);
+  if (atomic_load(&client->remotes) >= client->class->regions) {
+    pst_log(PST_LOG_ERROR, "the router allows a client %u ranges of its peers; %s",
+            client->class->regions, share_class_remedy(client, "regions", remedy));
     return -ENOSPC;
   }
   struct share_remote *remote = calloc(1, sizeof(*remote));

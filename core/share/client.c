@@ -29,25 +29,25 @@ struct share_answer {
  */
 
 /* What a client may have of the transport's limits. */
-static void share_client_narrow(const struct pst_share *share, struct pst_limits *limits)
+static void share_client_narrow(const struct share_class *class, struct pst_limits *limits)
 {
   /* Lent memory is the router's, and the options of foreign peers are the client's. */
   limits->capabilities &= ~(uint64_t)(PST_CAP_LEND | PST_CAP_BARE_RING | PST_CAP_FOREIGN);
   limits->capabilities |= PST_CAP_WAKEUP | PST_CAP_QUEUES;
   if (limits->endpoints_max > PST_SHARE_ENDPOINTS)
     limits->endpoints_max = PST_SHARE_ENDPOINTS;
-  if (limits->endpoints_max > share->params.endpoints)
-    limits->endpoints_max = share->params.endpoints;
+  if (limits->endpoints_max > class->endpoints)
+    limits->endpoints_max = class->endpoints;
   if (limits->requests_max > PST_SHARE_REQUESTS)
     limits->requests_max = PST_SHARE_REQUESTS;
   if (limits->pieces_max > PST_SHARE_PIECES)
     limits->pieces_max = PST_SHARE_PIECES;
   if (limits->slots_max > SHARE_SLOTS_MAX)
     limits->slots_max = SHARE_SLOTS_MAX;
-  if (limits->rings_max == 0 || limits->rings_max > share->params.endpoints)
-    limits->rings_max = share->params.endpoints;
-  if (limits->workers_max > share->params.workers)
-    limits->workers_max = share->params.workers;
+  if (limits->rings_max == 0 || limits->rings_max > class->endpoints)
+    limits->rings_max = class->endpoints;
+  if (limits->workers_max > class->workers)
+    limits->workers_max = class->workers;
 }
 
 static uint32_t share_client_lesser(uint32_t asked, uint32_t most)
@@ -56,23 +56,21 @@ static uint32_t share_client_lesser(uint32_t asked, uint32_t most)
 }
 
 /* What the client plans, as far as it may have that. */
-static void share_client_plan(const struct pst_share *share, const struct pst_plan *asked,
+static void share_client_plan(const struct share_class *class, const struct pst_plan *asked,
                               struct pst_plan *plan)
 {
-  const struct pst_share_params *params = &share->params;
-
   pst_struct_read(plan, sizeof(*plan), asked);
   /* Not IN_PROCESS: the client is another process, and its memory needs guards. */
   plan->flags = (plan->flags & PST_PLAN_PEERS) | PST_PLAN_SLEEP;
   plan->reserved = plan->reserved2 = 0;
   plan->ring_slots = plan->ring_slots < SHARE_SLOTS_MAX ? plan->ring_slots : SHARE_SLOTS_MAX;
   plan->message_max = plan->message_max < SHARE_MESSAGE_MAX ? plan->message_max : SHARE_MESSAGE_MAX;
-  plan->workers = share_client_lesser(plan->workers, params->workers);
-  plan->rings = share_client_lesser(plan->rings, params->endpoints);
-  plan->senders = share_client_lesser(plan->senders, params->endpoints);
-  plan->receivers = share_client_lesser(plan->receivers, params->endpoints);
-  plan->rma = share_client_lesser(plan->rma, params->endpoints);
-  plan->domains = share_client_lesser(plan->domains, params->endpoints + 1);
+  plan->workers = share_client_lesser(plan->workers, class->workers);
+  plan->rings = share_client_lesser(plan->rings, class->endpoints);
+  plan->senders = share_client_lesser(plan->senders, class->endpoints);
+  plan->receivers = share_client_lesser(plan->receivers, class->endpoints);
+  plan->rma = share_client_lesser(plan->rma, class->endpoints);
+  plan->domains = share_client_lesser(plan->domains, class->endpoints + 1);
   plan->requests = share_client_lesser(plan->requests, PST_SHARE_REQUESTS);
   plan->pieces = share_client_lesser(plan->pieces, PST_SHARE_PIECES);
 }
@@ -93,13 +91,16 @@ static int share_client_open(struct share_client *client, const struct share_com
   const struct pst_transport_ops *ops = share->transport->transport;
   char address[sizeof(command->request->u.open.local_address)];
 
-  if (client->mrs)
+  if (client->class)
     return -EALREADY;
-  share_client_plan(share, &command->request->u.open.plan, &client->plan);
+  int rc = share_classes_join(client, command->request->u.open.token);
+  if (rc < 0)
+    return rc;
+  share_client_plan(client->class, &command->request->u.open.plan, &client->plan);
   memcpy(address, command->request->u.open.local_address, sizeof(address));
   address[sizeof(address) - 1] = '\0';
-  client->mrs = calloc(share->params.regions, sizeof(*client->mrs));
-  int rc = client->mrs ? share_memory_open(client) : -ENOMEM;
+  client->mrs = calloc(client->class->regions, sizeof(*client->mrs));
+  rc = client->mrs ? share_memory_open(client) : -ENOMEM;
   if (rc < 0)
     return rc;
   const struct pst_open_params params = {.struct_size = sizeof(params),
@@ -119,7 +120,7 @@ static int share_client_open(struct share_client *client, const struct share_com
     rc = -EOPNOTSUPP;
   }
   client->has_wakeup = client->limits.capabilities & PST_CAP_WAKEUP;
-  share_client_narrow(share, &client->limits);
+  share_client_narrow(client->class, &client->limits);
   command->reply->u.limits = client->limits;
   client->is_open = rc == 0;
   if (client->is_open)
@@ -275,6 +276,7 @@ static void share_client_close_all(struct share_client *client)
   }
   share_memory_close(client);
   free(client->mrs);
+  share_classes_leave(client);
   shutdown(client->fd, SHUT_RDWR);
   pst_log(PST_LOG_DEBUG, "share: client %llu has left", (unsigned long long)client->number);
 }
@@ -308,6 +310,7 @@ int share_client_start(struct pst_share *share, int fd, pid_t pid, uid_t uid)
   client->fd = fd;
   client->pid = pid;
   client->uid = uid;
+  pthread_mutex_init(&client->rate_lock, NULL);
   client->number = atomic_fetch_add(&share->served, 1) + 1;
   atomic_fetch_add(&share->connected, 1);
   int rc = -pthread_create(&client->thread, NULL, share_client_run, client);
@@ -329,5 +332,6 @@ void share_client_join(struct share_client *client)
 {
   pthread_join(client->thread, NULL);
   close(client->fd);
+  pthread_mutex_destroy(&client->rate_lock);
   free(client);
 }

@@ -65,6 +65,7 @@ void share_endpoint_free(struct share_endpoint *endpoint)
 int share_endpoint_make_room(struct share_endpoint *endpoint)
 {
   struct share_client *client = endpoint->worker->client;
+  char remedy[SHARE_REMEDY_BYTES];
   uint64_t size = 1;
 
   while (size < endpoint->requests_max)
@@ -73,12 +74,12 @@ int share_endpoint_make_room(struct share_endpoint *endpoint)
     return -EINVAL;
   endpoint->mask = (uint32_t)size - 1;
   const uint64_t places = size * (REQUEST_PLACES + endpoint->pieces_max);
-  const uint64_t most = PLACES + (uint64_t)client->share->params.endpoints * ENDPOINT_PLACES;
+  const uint64_t most = PLACES + (uint64_t)client->class->endpoints * ENDPOINT_PLACES;
   if (places > most - atomic_load(&client->queued)) {
     pst_log(PST_LOG_ERROR,
             "the router allows the queues of a client %llu requests and pieces; make `requests` or "
-            "`pieces` of its endpoints smaller, or raise --endpoints of `penstock share`",
-            (unsigned long long)most);
+            "`pieces` of its endpoints smaller, or %s",
+            (unsigned long long)most, share_class_remedy(client, "endpoints", remedy));
     return -ENOSPC;
   }
   atomic_fetch_add(&client->queued, places);

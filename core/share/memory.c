@@ -198,20 +198,20 @@ static void share_memory_release(struct share_client *client, struct share_mr *m
 
 static int share_mr_check_limits(const struct share_client *client, uint64_t length)
 {
-  const struct pst_share_params *limits = &client->share->params;
+  const struct share_class *limits = client->class;
+  char remedy[SHARE_REMEDY_BYTES];
 
   if (client->regions >= limits->regions) {
-    pst_log(PST_LOG_ERROR,
-            "the router allows a client %u registered regions; raise --regions of `penstock share`",
-            limits->regions);
+    pst_log(PST_LOG_ERROR, "the router allows a client %u registered regions; %s", limits->regions,
+            share_class_remedy(client, "regions", remedy));
     return -ENOSPC;
   }
   if (limits->bytes && (length > limits->bytes || client->bytes > limits->bytes - length)) {
     pst_log(PST_LOG_ERROR,
             "the router allows a client %llu registered bytes, it has %llu and asks for %llu more; "
-            "raise --bytes of `penstock share`",
+            "%s",
             (unsigned long long)limits->bytes, (unsigned long long)client->bytes,
-            (unsigned long long)length);
+            (unsigned long long)length, share_class_remedy(client, "bytes", remedy));
     return -ENOMEM;
   }
   return 0;
@@ -219,7 +219,7 @@ static int share_mr_check_limits(const struct share_client *client, uint64_t len
 
 static struct share_mr *share_mr_place(struct share_client *client, uint32_t *number)
 {
-  for (uint32_t i = 0; i < client->share->params.regions; i++) {
+  for (uint32_t i = 0; i < client->class->regions; i++) {
     struct share_mr *mr = &client->mrs[i];
     if (mr->mr)
       continue;
@@ -292,7 +292,7 @@ struct share_mr *share_mr_use(struct share_client *client, uint32_t number)
 {
   const uint32_t place = (number - 1) & PST_PLACE_MASK;
 
-  if (number == 0 || place >= client->share->params.regions)
+  if (number == 0 || place >= client->class->regions)
     return NULL;
   struct share_mr *mr = &client->mrs[place];
   atomic_fetch_add(&mr->uses, 1);
@@ -321,7 +321,7 @@ int share_mr_deregister(struct share_client *client, uint32_t number)
 
 void share_mr_deregister_all(struct share_client *client)
 {
-  for (uint32_t i = 0; client->mrs && i < client->share->params.regions; i++)
+  for (uint32_t i = 0; client->mrs && i < client->class->regions; i++)
     if (client->mrs[i].mr) {
       atomic_store(&client->mrs[i].number, 0);
       share_mr_close(client, &client->mrs[i]);

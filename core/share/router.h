@@ -15,6 +15,8 @@
 #include <penstock/share.h>
 #include <penstock/transport-util.h>
 
+#include "classes.h"
+#include "config/arena.h"
 #include "loader/loader.h"
 
 #define SHARE_WORKERS_MAX 256u
@@ -63,8 +65,12 @@ struct share_client {
   uid_t uid;
   uint64_t number;
   pthread_t thread;
-  atomic_bool is_over;   /* the thread is to be joined */
-  atomic_bool is_broken; /* it broke a rule */
+  atomic_bool is_over;       /* the thread is to be joined */
+  atomic_bool is_broken;     /* it broke a rule */
+  struct share_class *class; /* of OPEN; NULL: none yet */
+  pthread_mutex_t rate_lock; /* of what follows; taken where its class has a rate */
+  double budget;             /* bytes that may go; below 0: they went before their time */
+  uint64_t budget_at_ns;
   struct pst_device *device;
   struct pst_plan plan;
   struct pst_limits limits;
@@ -84,7 +90,9 @@ struct share_client {
 struct pst_share {
   struct pst_share_params params;
   char socket[108];
-  uint32_t *uids;
+  struct arena arena; /* has the classes */
+  struct share_class *classes;
+  uint32_t class_count;
   const struct loader_plugin *transport;
   const struct loader_plugin *memory; /* imports device memory; NULL: none */
   pthread_mutex_t devices_lock;

@@ -50,16 +50,6 @@ static void share_reap(struct pst_share *share, bool is_closing)
   }
 }
 
-static bool share_allows(const struct pst_share *share, uid_t uid)
-{
-  if (share->params.uid_count == 0)
-    return uid == geteuid() || uid == 0;
-  for (uint32_t i = 0; i < share->params.uid_count; i++)
-    if (share->uids[i] == uid)
-      return true;
-  return false;
-}
-
 /* Answers a client that is not let in, so that it can say why. */
 static void share_refuse(struct pst_share *share, int fd, const char *why)
 {
@@ -110,10 +100,11 @@ static void share_accept(struct pst_share *share)
 {
   /* Among several users none can keep the others out. */
   const uint32_t clients = share->params.clients;
-  const uint32_t most = share->params.uid_count > 1 && clients > 1 ? clients / 2 : clients;
+  const bool is_for_several = share->params.uid_count > 1 || share->params.limits;
+  const uint32_t most = is_for_several && clients > 1 ? clients / 2 : clients;
   struct ucred peer = {0};
   socklen_t length = sizeof(peer);
-  char why[160];
+  char why[256];
   const int fd = accept4(share->listen_fd, NULL, NULL, SOCK_CLOEXEC);
 
   if (fd < 0) {
@@ -122,10 +113,14 @@ static void share_accept(struct pst_share *share)
   }
   share->is_short = false;
   if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0 ||
-      !share_allows(share, peer.uid)) {
-    snprintf(why, sizeof(why),
-             "user %u may not use this router; `penstock share --allow %u` lets that user in",
-             (unsigned)peer.uid, (unsigned)peer.uid);
+      !share_classes_have_user(share, peer.uid)) {
+    if (share->params.limits)
+      snprintf(why, sizeof(why), "user %u may not use this router; add it to a class of %.150s",
+               (unsigned)peer.uid, share->params.limits);
+    else
+      snprintf(why, sizeof(why),
+               "user %u may not use this router; `penstock share --allow %u` lets that user in",
+               (unsigned)peer.uid, (unsigned)peer.uid);
     share_refuse(share, fd, why);
   } else if (share->client_count >= share->params.clients) {
     snprintf(why, sizeof(why), "the router serves %u clients already; raise --clients",
@@ -233,10 +228,12 @@ static int share_remove_stale(struct pst_share *share, struct pst_error *error)
   return 0;
 }
 
+/* Makes the socket, and the thread that accepts clients at it. */
 static int share_listen(struct pst_share *share, struct pst_error *error)
 {
   struct sockaddr_un address = {.sun_family = AF_UNIX};
-  const mode_t mode = share->params.uid_count ? 0666 : 0600; /* SO_PEERCRED decides */
+  /* SO_PEERCRED decides. */
+  const mode_t mode = share->params.uid_count || share->params.limits ? 0666 : 0600;
 
   int rc = share_lock_socket(share, error);
   if (rc == 0)
@@ -284,20 +281,17 @@ int pst_share_open(const struct pst_share_params *params, struct pst_share **sha
   pthread_mutex_init(&made->devices_lock, NULL);
   pst_struct_read(&made->params, sizeof(made->params), params);
   share_set_defaults(&made->params);
-  made->uids = calloc(made->params.uid_count + 1, sizeof(*made->uids));
   int rc = 0;
   if (!made->params.socket || strlen(made->params.socket) >= sizeof(made->socket))
     rc = pst_fail(error, PST_EXIT_USAGE, -EINVAL,
                   "share: the socket's path is missing or longer than %zu bytes",
                   sizeof(made->socket) - 1);
-  else if (!made->uids)
-    rc = pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "out of memory");
   if (rc == 0) {
     pst_text_write(made->socket, sizeof(made->socket), made->params.socket);
-    if (made->params.uid_count)
-      memcpy(made->uids, made->params.uids, made->params.uid_count * sizeof(*made->uids));
-    rc = share_load(made, &made->params, error);
+    rc = share_classes_read(made, error);
   }
+  if (rc == 0)
+    rc = share_load(made, &made->params, error);
   if (rc == 0)
     rc = share_listen(made, error);
   if (rc < 0) {
@@ -346,6 +340,6 @@ void pst_share_close(struct pst_share *share)
   pthread_mutex_destroy(&share->devices_lock);
   pthread_mutex_destroy(&share->lock);
   pthread_mutex_destroy(&share->lives_lock);
-  free(share->uids);
+  arena_free(&share->arena);
   free(share);
 }

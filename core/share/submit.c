@@ -203,31 +203,36 @@ static double share_submit_cost(const struct pst_request *request)
 }
 
 /* How many of `n` requests the client's rate allows now; they are paid for. */
-static uint32_t share_submit_allowed(struct share_worker *worker,
+static uint32_t share_submit_allowed(struct share_client *client,
                                      const struct pst_request *requests, uint32_t n)
 {
-  const uint64_t rate = worker->client->share->params.rate;
+  const double rate = (double)client->class->rate, most = rate / 100; /* what 10 ms bring */
   uint32_t i = 0;
 
-  if (!rate)
+  if (client->class->rate == 0)
     return n;
+  pthread_mutex_lock(&client->rate_lock);
   const uint64_t now = clock_now_ns();
-  const double most = (double)rate / 100; /* what 10 ms bring */
-  worker->budget += (double)(now - worker->budget_at_ns) * (double)rate / (double)PST_NS_PER_S;
-  if (worker->budget > most)
-    worker->budget = most;
-  worker->budget_at_ns = now;
-  for (; i < n && worker->budget > 0; i++)
-    worker->budget -= share_submit_cost(&requests[i]);
+  client->budget += (double)(now - client->budget_at_ns) * rate / (double)PST_NS_PER_S;
+  if (client->budget > most)
+    client->budget = most;
+  client->budget_at_ns = now;
+  for (; i < n && client->budget > 0; i++)
+    client->budget -= share_submit_cost(&requests[i]);
+  pthread_mutex_unlock(&client->rate_lock);
   return i;
 }
 
 /* Gives back what requests paid that post() did not take. */
-static void share_submit_refund(struct share_worker *worker, const struct pst_request *requests,
+static void share_submit_refund(struct share_client *client, const struct pst_request *requests,
                                 uint32_t n)
 {
-  for (uint32_t i = 0; i < n && worker->client->share->params.rate; i++)
-    worker->budget += share_submit_cost(&requests[i]);
+  if (client->class->rate == 0 || n == 0)
+    return;
+  pthread_mutex_lock(&client->rate_lock);
+  for (uint32_t i = 0; i < n; i++)
+    client->budget += share_submit_cost(&requests[i]);
+  pthread_mutex_unlock(&client->rate_lock);
 }
 
 /* Returns how many requests went, or ended. */
@@ -242,12 +247,12 @@ static uint32_t share_submit_post_one(struct share_endpoint *endpoint)
     uint32_t n = endpoint->tail - endpoint->posted, wait = PST_WAIT_NONE;
     if (n > endpoint->mask + 1 - at)
       n = endpoint->mask + 1 - at;
-    n = share_submit_allowed(worker, &endpoint->requests[at], n < RUN_MAX ? n : RUN_MAX);
+    n = share_submit_allowed(worker->client, &endpoint->requests[at], n < RUN_MAX ? n : RUN_MAX);
     if (n == 0)
       break;
     const int taken = worker->ops->post(endpoint->inner, &endpoint->requests[at], n, &wait);
     const uint32_t went = taken > 0 ? (uint32_t)taken : 0;
-    share_submit_refund(worker, &endpoint->requests[at] + went, n - went);
+    share_submit_refund(worker->client, &endpoint->requests[at] + went, n - went);
     if (taken > 0) {
       endpoint->posted += (uint32_t)taken;
       endpoint->under_way += (uint32_t)taken;
@@ -279,8 +284,9 @@ static void share_submit_close(struct share_endpoint *endpoint)
   if (endpoint->is_closing || !(is_drained || is_late))
     return;
   endpoint->is_closing = true;
-  endpoint->worker->ops->endpoint_close(
-      endpoint->inner, is_late ? PST_CLOSE_ABORT : PST_CLOSE_DRAIN, endpoint->deadline_ns);
+  endpoint->worker->ops->endpoint_close(endpoint->inner,
+                                        is_late ? PST_CLOSE_ABORT : PST_CLOSE_DRAIN,
+                                        endpoint->deadline_ns < by ? endpoint->deadline_ns : by);
 }
 
 /* The transport's endpoint is closed: cancels what it did not take, and gives CLOSED. */

@@ -211,13 +211,13 @@ void share_worker_close(struct share_worker *worker)
 int share_worker_open(struct share_client *client, struct share_command *command)
 {
   const uint32_t index = command->request->object;
+  char remedy[SHARE_REMEDY_BYTES];
   struct share_worker *worker;
 
   if (index >= SHARE_WORKERS_MAX || index >= client->limits.workers_max || client->workers[index] ||
-      client->worker_count >= client->share->params.workers) {
-    pst_log(PST_LOG_ERROR,
-            "the router allows a client %u workers; raise --workers of `penstock share`",
-            client->share->params.workers);
+      client->worker_count >= client->class->workers) {
+    pst_log(PST_LOG_ERROR, "the router allows a client %u workers; %s", client->class->workers,
+            share_class_remedy(client, "workers", remedy));
     return -ENOSPC;
   }
   worker = calloc(1, sizeof(*worker));
@@ -227,7 +227,6 @@ int share_worker_open(struct share_client *client, struct share_command *command
   worker->ops = client->share->transport->transport;
   worker->memory_fd = worker->router_event = worker->client_event = -1;
   worker->epoll_fd = worker->own_event = -1;
-  worker->budget_at_ns = clock_now_ns();
   pthread_mutex_init(&worker->lock, NULL);
   pthread_cond_init(&worker->answered, NULL);
   int rc = share_worker_begin(worker, index);

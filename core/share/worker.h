@@ -86,8 +86,6 @@ struct share_worker {
   struct share_endpoint *all;     /* a list */
   struct share_endpoint **active; /* with something to post, or closing */
   uint32_t active_count, endpoint_count;
-  double budget; /* rate: bytes that may go; below 0: they went before their time */
-  uint64_t budget_at_ns;
 };
 
 /* life.c. The endpoint has this address; its peer has that one; it is freed. */

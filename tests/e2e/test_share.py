@@ -230,6 +230,72 @@ class Share(Case):
                 router.signal(signal.SIGINT)
                 self.assertEqual(router.wait(), 0, router)
 
+    # ---- Classes of clients ----
+
+    def classes(self, *classes):
+        """The option for a file of these classes."""
+        return "--limits", self.write("limits.yaml", "classes:\n" + "".join(f"  - {{{one}}}\n" for one in classes))
+
+    def token(self, name, text):
+        (self.folder / name).write_text(text + "\n")
+        (self.folder / name).chmod(0o600)
+        return self.folder / name
+
+    def refused(self, *options):
+        """The words for a program that may not have what it needs."""
+        sets = [word for option in options for word in ("--set", f"transport.options.{option}")]
+        child = self.run_program("run", self.share_config(), "--count", "100", *sets, expect=3)
+        return str(child)
+
+    def test_classes(self):
+        """By token, control group and user, the first that fits."""
+        token = self.token("small", "abcdefghijklmnop")
+        group = next((line[3:] for line in pathlib.Path("/proc/self/cgroup").read_text().splitlines()
+                      if line.startswith("0::/")), None)  # fmt: skip
+        router = self.router("loopback", *self.classes(
+            "name: small, token: small, bytes: 64 KiB",
+            "name: nobody, cgroup: /there/is/none, bytes: 1 B",
+            f"name: stranger, uid: [{os.getuid() + 1}, {os.getuid() + 2}], bytes: 1 B",
+            f"name: here, uid: {os.getuid()}, regions: 1{f', cgroup: {group}' if group else ''}"))  # fmt: skip
+        self.assertIn("raise `bytes` of class small in", self.refused(f"token={token}"))
+        self.assertIn("raise `regions` of class here in", self.refused())
+        router.signal(signal.SIGINT)
+        self.assertEqual(router.wait(), 0, router)
+
+    def test_no_class(self):
+        """Who shows no token, a wrong one, or comes second to a class of one."""
+        secret = "0123456789abcdef" * 2
+        token, wrong = self.token("token", secret), self.token("wrong", secret[:-1] + "0")
+        router = self.router("loopback", *self.classes("name: one, token: token, clients: 1"))
+        self.assertRegex(self.refused(), f"no class of .* has this client: user {os.getuid()}, .* without a token")
+        self.assertRegex(self.refused(f"token={wrong}"), "no class of .* with a token")
+        with hostile.Client(self.socket) as first:
+            first.open(token=secret.encode())
+            self.assertIn("raise `clients` of class one in", self.refused(f"token={token}"))
+        router.wait_line("share: 0 clients")
+        self.run_program("run", self.share_config(), "--count", "100", "--set", f"transport.options.token={token}")
+        token.chmod(0o644)
+        self.assertIn("others may read, or no file; chmod 600", self.refused(f"token={token}"))
+        router.signal(signal.SIGTERM)
+        self.assertEqual(router.wait(), 0, router)
+
+    def test_wrong_classes(self):
+        self.token("short", "abc")
+        for text, words in {
+            "name: a, token: short": "limits.yaml:2:22: token: .*/short: its first line does not have 16 to 63 bytes",
+            "name: a, token: none": "token: .*/none: No such file",
+            "name: a, slots: 4": "limits.yaml:2:15: slots: no such key; a class has name, uid",
+            "name: a, regions: many": "limits.yaml:2:24: regions: ",
+            "name: a, uid: root": "uid: ",
+            "name: a, cgroup: batch": "cgroup: 'batch' is no path",
+            "uid: 0": "a class has no name",
+        }.items():
+            with self.subTest(text):
+                child = self.run_program("share", "--socket", self.socket, *self.classes(text), expect=2)
+                self.assertRegex(str(child), words)
+        child = self.run_program("share", "--socket", self.socket, "--allow", "0", *self.classes("name: a"), expect=2)
+        self.assertIn("leave --allow out", str(child))
+
     def test_nodes(self):
         """READ and WRITE on request, and files."""
         router = self.router("loopback")
@@ -487,7 +553,7 @@ class Share(Case):
 
     def wander(self, router):
         """Calls in any order end their client at most."""
-        for seed in range(int(os.environ.get("PENSTOCK_SHARE_WANDERERS", "40"))):
+        for seed in range(40):
             with hostile.Wanderer(self.socket, random.Random(seed)) as client:
                 client.wander(200)
             self.assertIsNone(router.poll(), f"seed {seed}: {router}")

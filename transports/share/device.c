@@ -5,6 +5,19 @@
 
 #include "client.h"
 
+/* The token of the options, if there is one. */
+static int share_read_token(struct pst_device *device, const struct pst_options *options,
+                            char token[PST_SHARE_TOKEN])
+{
+  const struct pst_host *host = device->host;
+
+  if (!host->option_is_set(options, "token"))
+    return 0;
+  const char *path = host->option_string(options, "token");
+  const int rc = pst_share_read_token(path, token);
+  return rc == 0 ? 0 : PST_REFUSE(host, rc, "token %s: %s", path, pst_share_token_problem(rc));
+}
+
 int share_open(const struct pst_host *host, const struct pst_open_params *params,
                struct pst_device **device)
 {
@@ -27,7 +40,9 @@ int share_open(const struct pst_host *host, const struct pst_open_params *params
   if (params->local_address)
     pst_text_write(request.u.open.local_address, sizeof(request.u.open.local_address),
                    params->local_address);
-  int rc = share_connect(made);
+  int rc = share_read_token(made, params->options, request.u.open.token);
+  if (rc == 0)
+    rc = share_connect(made);
   if (rc == 0)
     rc = share_ask(made, &request, &reply);
   if (rc < 0) {

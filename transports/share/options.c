@@ -21,6 +21,15 @@ static const struct pst_option options[] = {
         .max = 4294967294,
     },
     {
+        .name = "token",
+        .help = "Path of a file whose first line is a token, 16 to 63 bytes, by which the router "
+                "knows this program; see `--limits` of `penstock share`. No other user may read "
+                "the file.",
+        .type = PST_OPTION_STRING,
+        .scope = PST_SCOPE_DEVICE,
+        .max = 4095,
+    },
+    {
         .name = "timeout",
         .help = "How long the router may take for an answer before it counts as gone.",
         .default_value = "30 s",

@@ -21,10 +21,13 @@
 #define PENSTOCK_SHARE_PROTOCOL_H
 
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/timerfd.h>
+#include <unistd.h>
 
 #include "transport.h"
 
@@ -39,6 +42,8 @@ extern "C" {
 #define PST_SHARE_ENDPOINTS 1024u /* of one worker, at most */
 #define PST_SHARE_REQUESTS 65536u /* of one endpoint, at most */
 #define PST_SHARE_PIECES 32u      /* of one request, at most */
+#define PST_SHARE_TOKEN 64u       /* bytes of a token, NUL included */
+#define PST_SHARE_TOKEN_MIN 16u   /* without NUL */
 
 enum pst_share_call {
   PST_SHARE_OPEN = 1, /* the first of a connection */
@@ -105,7 +110,7 @@ struct pst_share_request {
     struct {
       struct pst_plan plan;
       char local_address[64];
-      char token[64];
+      char token[PST_SHARE_TOKEN]; /* a text, zeros behind it */
     } open;
     struct pst_share_mr mr;
     struct pst_share_ring ring;
@@ -197,6 +202,48 @@ PST_INLINE int64_t pst_share_receive(int socket, void *packet, size_t room, int 
     memcpy(fds, CMSG_DATA(header), *fd_count * sizeof(int));
   }
   return message.msg_flags & (MSG_TRUNC | MSG_CTRUNC) ? -EMSGSIZE : got;
+}
+
+/* Reads a token, the first line of a file; zeros follow it. 0; -errno: the file cannot be read;
+ * -EPERM: others may read it; -EINVAL: too short or too long. */
+PST_INLINE int pst_share_read_token(const char *path, char token[PST_SHARE_TOKEN])
+{
+  const int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
+  char text[PST_SHARE_TOKEN + 1];
+  struct stat file;
+  ssize_t got;
+  size_t length;
+  int rc = fd < 0 ? -errno : 0;
+
+  if (rc < 0)
+    return rc;
+  if (fcntl(fd, F_SETFD, FD_CLOEXEC) != 0 || fstat(fd, &file) != 0)
+    rc = -errno;
+  else if (!S_ISREG(file.st_mode) || (file.st_mode & (S_IRWXG | S_IRWXO)))
+    rc = -EPERM;
+  got = rc == 0 ? read(fd, text, sizeof(text)) : 0;
+  if (got < 0)
+    rc = -errno;
+  close(fd);
+  for (length = 0; length < (size_t)(got > 0 ? got : 0) && text[length] != '\n'; length++)
+    ;
+  if (rc == 0 && (length < PST_SHARE_TOKEN_MIN || length >= PST_SHARE_TOKEN ||
+                  memchr(text, '\0', length) != NULL))
+    rc = -EINVAL;
+  if (rc < 0)
+    return rc;
+  memset(token, 0, PST_SHARE_TOKEN);
+  memcpy(token, text, length);
+  return 0;
+}
+
+/* What this error of pst_share_read_token() means, and what to do. */
+PST_INLINE const char *pst_share_token_problem(int code)
+{
+  return code == -EPERM    ? "it is a secret that others may read, or no file; chmod 600"
+         : code == -EINVAL ? "its first line does not have 16 to 63 bytes; `openssl rand -hex 24` "
+                             "makes a token"
+                           : strerror(-code);
 }
 
 /* Counters that a reply can carry. */

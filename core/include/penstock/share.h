@@ -28,12 +28,15 @@ struct pst_share_params {
   uint32_t endpoints; /* 1024 */
   uint32_t workers;   /* 64 */
   uint64_t bytes;     /* of registered memory; no bound */
-  uint64_t rate;      /* bytes per second that each worker sends, writes and reads; no bound */
+  uint64_t rate;      /* bytes per second that it sends, writes and reads; no bound */
   uint32_t clients;   /* at one time; 256 */
   uint32_t huge;      /* 1: clients may register memory of huge pages; see --huge */
   /* The memory plugin that imports clients' device memory by a descriptor of the vendor
    * (PST_EXPORT_VENDOR_FD); NULL: none. A dma-buf needs none. */
   const char *memory;
+  /* A YAML file of classes of clients, each with limits of its own, for which the limits above are
+   * defaults; docs/howto/share.md. NULL: none. With it `uids` is empty. */
+  const char *limits;
 };
 
 struct pst_share_stats {
@@ -48,8 +51,8 @@ struct pst_share_stats {
 };
 
 /* Open plugins and socket, and serve in threads of its own. Blocks for as long as plugins load.
- * 0; -EINVAL: a wrong option (exit status 2); -EADDRINUSE: another process serves this socket;
- * -errno (3): the plugin or the socket is not available here. */
+ * 0; -EINVAL: a wrong option or limit (exit status 2); -EADDRINUSE: another process serves this
+ * socket; -errno (3): the plugin or the socket is not available here. */
 PST_EXPORT int pst_share_open(const struct pst_share_params *params, struct pst_share **share,
                               struct pst_error *error);
 /* Any thread. */
