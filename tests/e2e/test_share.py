@@ -207,6 +207,21 @@ class Share(Case):
         self.assertIn(f"the router at {self.socket} has ended", str(run))
         self.stop(self.router("loopback"))  # its socket does not stand in the way
 
+    def test_waits_for_a_router(self):
+        """A client that was started again comes back with the router."""
+        path = self.share_config()
+        wait = ("--set", "transport.options.wait=60 s")
+        router = self.router("loopback")
+        lost = self.start("run", path, *wait)
+        lost.wait_line("packets: Got")
+        router.kill()
+        self.assertEqual(lost.wait(), 1, lost)
+        again = self.start("run", path, "--count", "100", *wait)
+        again.wait_line(f"waiting for a router at {self.socket}")
+        router = self.router("loopback")
+        self.assertEqual(again.wait(), 0, again)
+        self.stop(router)
+
     def test_no_router(self):
         child = self.run_program("run", self.share_config(), expect=3)
         self.assertIn("no router answers", str(child))

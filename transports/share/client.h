@@ -17,6 +17,7 @@ struct pst_device {
   struct pst_limits limits;
   int fd;
   uint64_t timeout_ns;
+  uint64_t wait_ns;
   uint64_t router_uid;  /* who may serve beside root and this user; UINT64_MAX: nobody */
   atomic_bool is_gone;  /* the router is */
   pthread_mutex_t lock; /* of the connection, of `names` and of what follows */

@@ -8,6 +8,8 @@
 
 #include "client.h"
 
+#define WAIT_MS 50 /* a router that is not there is looked for so often */
+
 void share_close_fds(const int *fds, uint32_t count)
 {
   for (uint32_t i = 0; i < count; i++)
@@ -30,26 +32,46 @@ static int share_check_router(struct pst_device *device)
                     device->socket, (unsigned)router.uid, (unsigned)router.uid);
 }
 
+/* Connects to the router; one that is not there may come within device->wait_ns. 0 or -errno. */
+static int share_connect_in_time(struct pst_device *device)
+{
+  const struct pst_host *host = device->host;
+  const uint64_t begun = host->clock_ns(host);
+  struct sockaddr_un address = {.sun_family = AF_UNIX};
+  bool has_told = false;
+
+  pst_text_write(address.sun_path, sizeof(address.sun_path), device->socket);
+  while (connect(device->fd, (const struct sockaddr *)&address, sizeof(address)) != 0) {
+    const int code = errno;
+    if ((code != ENOENT && code != ECONNREFUSED && code != EAGAIN) ||
+        host->clock_ns(host) - begun >= device->wait_ns)
+      return -code;
+    if (!has_told)
+      host->log(host, PST_LOG_INFO, "waiting for a router at %s", device->socket);
+    has_told = true;
+    poll(NULL, 0, WAIT_MS);
+  }
+  return 0;
+}
+
 int share_connect(struct pst_device *device)
 {
-  struct sockaddr_un address = {.sun_family = AF_UNIX};
   const struct timeval patience = {.tv_sec = (time_t)(device->timeout_ns / 1000000000u),
                                    .tv_usec =
                                        (suseconds_t)(device->timeout_ns % 1000000000u / 1000u)};
 
-  pst_text_write(address.sun_path, sizeof(address.sun_path), device->socket);
   device->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
   if (device->fd < 0)
     return PST_REFUSE(device->host, -errno, "no Unix socket: %s", strerror(errno));
   if (setsockopt(device->fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)) != 0 ||
-      setsockopt(device->fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience)) != 0 ||
-      connect(device->fd, (const struct sockaddr *)&address, sizeof(address)) != 0) {
-    const int code = errno;
-    return PST_REFUSE(device->host, code == EACCES ? -EACCES : -ENODEV,
-                      "no router answers at %s: %s; %s", device->socket, strerror(code),
-                      code == EACCES ? "`penstock share --allow UID` lets other users in"
-                                     : "start `penstock share`, or correct the option socket");
-  }
+      setsockopt(device->fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience)) != 0)
+    return PST_REFUSE(device->host, -errno, "SO_RCVTIMEO: %s", strerror(errno));
+  const int rc = share_connect_in_time(device);
+  if (rc < 0)
+    return PST_REFUSE(device->host, rc == -EACCES ? rc : -ENODEV, "no router answers at %s: %s; %s",
+                      device->socket, strerror(-rc),
+                      rc == -EACCES ? "`penstock share --allow UID` lets other users in"
+                                    : "start `penstock share`, or correct the option socket");
   return share_check_router(device);
 }
 

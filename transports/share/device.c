@@ -33,6 +33,7 @@ int share_open(const struct pst_host *host, const struct pst_open_params *params
                          ? host->option_uint(params->options, "router_uid")
                          : UINT64_MAX;
   made->timeout_ns = host->option_uint(params->options, "timeout");
+  made->wait_ns = host->option_uint(params->options, "wait");
   pst_text_write(made->socket, sizeof(made->socket),
                  host->option_string(params->options, "socket"));
   pthread_mutex_init(&made->lock, NULL);

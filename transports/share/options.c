@@ -30,6 +30,14 @@ static const struct pst_option options[] = {
         .max = 4095,
     },
     {
+        .name = "wait",
+        .help = "How long to wait for a router that does not serve yet, or not again. 0: not at "
+                "all.",
+        .default_value = "0",
+        .type = PST_OPTION_DURATION,
+        .scope = PST_SCOPE_DEVICE,
+    },
+    {
         .name = "timeout",
         .help = "How long the router may take for an answer before it counts as gone.",
         .default_value = "30 s",
