@@ -3,6 +3,7 @@
 #include "sandbox.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <glob.h>
 #include <libgen.h>
 #include <limits.h>
@@ -103,7 +104,6 @@ static const struct sandbox_transport sandbox_transports[] = {
     {"ethernet", CAPABILITIES_DPDK, false, true, false},
     {"verbs_rc", CAPABILITY(CAP_NET_RAW), false, true, false},
     {"verbs_dc", CAPABILITY(CAP_NET_RAW), false, true, false},
-    {"share", 0, false, false, false},
     {"ucx", CAPABILITY(CAP_SYS_PTRACE), true, true, true},
     {"share", 0, false, false, false}, /* its router has all that */
 };
@@ -366,6 +366,25 @@ void app_sandbox_allow_tls(struct sandbox *sandbox, const struct pst_tls_params 
       sandbox_add_parent(sandbox, where, READ_RIGHTS);
     free(where);
   }
+}
+
+void app_sandbox_allow_socket(struct sandbox *sandbox, const char *path)
+{
+  char lock[PATH_MAX];
+
+  if (sandbox->mode == SANDBOX_OFF || snprintf(lock, sizeof(lock), "%s.lock", path) >= PATH_MAX)
+    return;
+  /* Made here: so that of the folder's files this one alone may be opened. */
+  const int fd = open(lock, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (fd >= 0)
+    close(fd);
+  sandbox_add(sandbox, lock, LANDLOCK_READ_FILE | LANDLOCK_WRITE_FILE);
+  sandbox_add_parent(sandbox, path, SOCKET_RIGHTS);
+}
+
+void app_sandbox_allow_beside(struct sandbox *sandbox, const char *path)
+{
+  sandbox_add_parent(sandbox, path, READ_RIGHTS);
 }
 
 void app_sandbox_allow_listen(struct sandbox *sandbox, const char *address)

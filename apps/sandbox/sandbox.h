@@ -32,6 +32,10 @@ void app_sandbox_allow_transport(struct sandbox *sandbox, const char *plugin);
 void app_sandbox_allow_folder(struct sandbox *sandbox, const char *folder, bool is_read_only);
 /* Its files, and the folders that they are in: they are read again where they were replaced. */
 void app_sandbox_allow_tls(struct sandbox *sandbox, const struct pst_tls_params *tls);
+/* A Unix socket that is made and removed here, with the lock PATH.lock beside it. */
+void app_sandbox_allow_socket(struct sandbox *sandbox, const char *path);
+/* The folder of this file, to read. */
+void app_sandbox_allow_beside(struct sandbox *sandbox, const char *path);
 /* "HOST:PORT"; NULL: nothing. */
 void app_sandbox_allow_listen(struct sandbox *sandbox, const char *address);
 

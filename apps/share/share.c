@@ -12,6 +12,7 @@
 #include "commands.h"
 #include "log.h"
 #include "plugin_options.h"
+#include "sandbox/sandbox.h"
 #include "serve/cli.h"
 #include "signals.h"
 #include "size.h"
@@ -155,7 +156,29 @@ static void share_cmd_wait(struct pst_share *share, int event_fd)
   }
 }
 
-static int share_cmd_serve(const struct share_cmd *cmd, int event_fd)
+/* Opens the router, which may then do what its transport and its socket need, and no more. */
+static int share_cmd_open(const struct arguments *arguments, const struct pst_share_params *params,
+                          struct pst_share **share, struct pst_error *error)
+{
+  struct sandbox *sandbox = app_sandbox_new(arguments);
+
+  if (!sandbox)
+    return app_log_fail(error, PST_EXIT_FAILED, -ENOMEM, "share: out of memory");
+  app_sandbox_allow_transport(sandbox, params->transport);
+  app_sandbox_allow_socket(sandbox, params->socket);
+  if (params->limits)
+    app_sandbox_allow_beside(sandbox, params->limits);
+  int rc = app_sandbox_begin(sandbox, error);
+  if (rc == 0)
+    rc = pst_share_open(params, share, error);
+  if (rc == 0 && (rc = app_sandbox_seal(sandbox, error)) < 0)
+    pst_share_close(*share);
+  app_sandbox_free(sandbox);
+  return rc;
+}
+
+static int share_cmd_serve(const struct arguments *arguments, const struct share_cmd *cmd,
+                           int event_fd)
 {
   const struct pst_share_params *params = &cmd->params;
   struct pst_share_stats stats = {.struct_size = sizeof(stats)};
@@ -182,7 +205,7 @@ static int share_cmd_run(const struct command *command, const struct arguments *
 
   if (share_cmd_read(command, arguments, &cmd) == 0) {
     const int event_fd = serve_cli_start(command, arguments);
-    status = event_fd < 0 ? PST_EXIT_FAILED : share_cmd_serve(&cmd, event_fd);
+    status = event_fd < 0 ? PST_EXIT_FAILED : share_cmd_serve(arguments, &cmd, event_fd);
   }
   share_cmd_free(&cmd);
   return status;
@@ -190,7 +213,7 @@ static int share_cmd_run(const struct command *command, const struct arguments *
 
 const struct command app_command_share = {
     .name = "share",
-    .options = OPTION_SHARE | OPTION_PLUGIN_PATH | OPTION_QUIET | OPTION_VERBOSE,
+    .options = OPTION_SHARE | OPTION_SANDBOX | OPTION_PLUGIN_PATH | OPTION_QUIET | OPTION_VERBOSE,
     .summary = "let programs of this host use a transport that only this process has",
     .help =
         "Opens a transport for each client that connects to the socket, until ^C.\n"

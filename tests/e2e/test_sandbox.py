@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sandbox of run, send, receive and serve: what an intruder can still do in each of their threads."""
+"""The sandbox of run, send, receive, serve and share: what an intruder can still do in each of their threads."""
 import ctypes
 import json
 import os
@@ -153,6 +153,29 @@ class Sandbox(ServeCase):
         self.assert_stopped(self.intrude(sender))
         sender.signal(signal.SIGTERM)
         sender.wait()
+
+    def test_a_router(self):
+        """Also in the threads of a client."""
+        path, limits = self.folder / "share", self.folder / "limits" / "limits.yaml"
+        limits.parent.mkdir()
+        limits.write_text("classes: [{name: all}]")
+        router = self.start("share", "--socket", path, "--limits", limits, "--sandbox", "require",
+                            environment=self.environment())  # fmt: skip
+        router.wait_line("share: serving")
+        config = self.config("- {name: a, message: 4KiB, ring: 16}")
+        share = f"transport={{plugin: share, options: {{socket: {path}}}}}"
+        client = self.start("run", config, "--set", share)
+        client.wait_line("a: Got")
+        wait_until(lambda: is_sealed(router.pid), 20, "all threads are sealed")
+        told = self.intrude(router)
+        self.assertGreater(len(told), 2)
+        self.assert_stopped(told)
+        self.assertFalse((self.folder / "planted").exists())
+        client.signal(signal.SIGINT)
+        self.assertEqual(client.wait(), 0, client)
+        router.signal(signal.SIGINT)
+        self.assertEqual(router.wait(), 0, router)
+        self.assertFalse(path.exists())
 
     def test_what_still_works_in_it(self):
         """Results into a pipe, a capture that is sent again and again, names of peers that look like paths."""
