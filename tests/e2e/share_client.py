@@ -237,10 +237,10 @@ class Wanderer(Client):
 
 
 class Router:
-    """Stands between clients and the router, and has the clients' memory; it calls changed(call, fds) before
-    it passes an answer on."""
+    """Stands between clients and the router, and has the clients' memory; what changed(call, answer, fds)
+    returns is what it passes on."""
 
-    def __init__(self, path, behind, changed=lambda call, fds: fds):
+    def __init__(self, path, behind, changed=lambda call, answer, fds: (answer, fds)):
         self.behind, self.changed = str(behind), changed
         self.page = self.endpoint = self.ring = None
         self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -286,7 +286,8 @@ class Router:
             self.ring = number - 1
         elif call == ENDPOINT_OPEN:
             self.endpoint = number
-        socket.send_fds(client, [answer], self.changed(call, more))
+        answer, passed = self.changed(call, answer, more)
+        socket.send_fds(client, [answer], passed)
         for fd in (*fds, *more):
             os.close(fd)
         return True

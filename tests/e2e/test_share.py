@@ -568,7 +568,7 @@ class Share(Case):
 
     def wander(self, router):
         """Calls in any order end their client at most."""
-        for seed in range(40):
+        for seed in range(15):
             with hostile.Wanderer(self.socket, random.Random(seed)) as client:
                 client.wander(200)
             self.assertIsNone(router.poll(), f"seed {seed}: {router}")
@@ -642,10 +642,18 @@ class Share(Case):
         taken = os.memfd_create("taken")
         self.addCleanup(os.close, taken)
         os.ftruncate(taken, hostile.MEMORY)
-        self.between(self.router("loopback"), changed=lambda call, fds: [taken, *fds[1:]] if call == hostile.WORKER_OPEN else fds)
+        self.between(self.router("loopback"), changed=lambda call, answer, fds: (
+            answer, [taken, *fds[1:]] if call == hostile.WORKER_OPEN else fds))  # fmt: skip
         child = self.run_program("run", self.share_config(), "--count", "100", expect=None)
         self.assertNotEqual(child.status, 0, child)
         self.assertIn("the router's memory cannot be mapped", str(child))
+
+    def test_hostile_limits(self):
+        """Of a device whose slots lie on multiples of 0 bytes."""
+        self.between(self.router("loopback"), changed=lambda call, answer, fds: (
+            answer[:16] + bytes(len(answer) - 16) if call == hostile.OPEN else answer, fds))  # fmt: skip
+        child = self.run_program("run", self.share_config(), "--count", "100", expect=3)
+        self.assertIn("breaks the protocol", str(child))
 
     def test_other_release(self):
         """It reads why it is refused, whatever the size of its requests."""

@@ -46,6 +46,9 @@ int share_open(const struct pst_host *host, const struct pst_open_params *params
     rc = share_connect(made);
   if (rc == 0)
     rc = share_ask(made, &request, &reply);
+  if (rc == 0 && (!reply.u.limits.slot_alignment ||
+                  (reply.u.limits.slot_alignment & (reply.u.limits.slot_alignment - 1))))
+    rc = share_distrust(made);
   if (rc < 0) {
     share_close(made);
     return rc;
