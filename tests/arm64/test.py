@@ -28,10 +28,12 @@ PATIENCE, PATIENCE_INSIDE = "12", "3"
 CALLS = "tests/arm64/libcalls.so"
 # Where ./run test has its build.
 HOST_BUILD = HERE.parent.parent / "build"
-# What `all` runs: the suite deep, and what takes long where everything is emulated and is the same on any CPU.
+# What `all` runs: the suite deep, and what takes long where everything is emulated and says nothing of the processor
+# that a shorter test does not say.
 LONG = {"deep": "the suite deep", **dict.fromkeys(("stream assemble_schedules", "stream times", "simverbs launcher",
-        "simverbs many eager", "simverbs many deferred", "transport verbs_rc-send-processes", "e2e-hardware", "e2e-serve",
-        "e2e-serve_files", "e2e-serve_strangers", "e2e-examples"), "it takes long")}  # fmt: skip
+        "simverbs many eager", "simverbs many deferred", "transport share-loopback", "transport verbs_rc-send-processes",
+        "transport verbs_rc-srq", "contract of ucx over posix, between processes", "e2e-bench", "e2e-hardware", "e2e-serve",
+        "e2e-serve_deaths", "e2e-serve_files", "e2e-serve_strangers", "e2e-examples"), "it takes long")}  # fmt: skip
 # Guests of x86, and what is for a GPU.
 NEVER = {"vm", "gpu"}
 # A row whose reason begins so is for what fails at times.
