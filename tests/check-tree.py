@@ -431,6 +431,11 @@ class Tree(unittest.TestCase):
         unformatted = sorted({line.split(":")[0] for line in run.stderr.splitlines() if ": error:" in line})
         self.assertEqual([str(pathlib.Path(name).relative_to(ROOT)) for name in unformatted], [])
 
+    def test_options_of_the_build_are_in_their_page(self):
+        options = set(re.findall(r"(?m)^option\('(\w+)'", (ROOT / "meson_options.txt").read_text()))
+        page = set(re.findall(r"`-D(\w+)`", (ROOT / "docs/start/install.md").read_text()))
+        self.assertEqual(options, page)
+
     def test_scripts_parse(self):
         for path in tracked():
             first = text_of(path).split("\n", 1)[0]
