@@ -21,6 +21,7 @@ class RdmaCm(test_verbs_rc.VerbsRc):
 
     test_the_hardware_check = None  # its streams connect by exchange
     test_the_page_for_two_hosts = None  # its commands do, too
+    test_clients_of_a_router = None  # as are those of any program
 
     def assert_nothing_left(self):
         super().assert_nothing_left()

@@ -5,12 +5,13 @@ import contextlib
 import hashlib
 import json
 import os
+import shutil
 import signal
 
 import guests
 import test_examples
 from guests import BUILD, main, tcp_listener, wait_until
-from harness import PROGRAM, ROOT
+from harness import PROGRAM, ROOT, bare_root
 
 CONTRACT = BUILD / "tests" / "contract" / "penstock-contract"
 PLUGIN = BUILD / "transports" / "transport-verbs_rc.so"
@@ -237,6 +238,53 @@ class VerbsRc(Streams):
         listener.await_listener(tcp_listener(18600))
         near = self.guest("a").run(words.format(ADDRESSES["a"], "connect"), expect=None, seconds=200)
         self.assertEqual((near.wait(), listener.wait()), (0, 0), f"{near}{listener}")
+
+    def test_clients_of_a_router(self):
+        """Only the routers have rxe0: each client has a network of its own, and a root without a device and
+        without libibverbs."""
+        self.remember()
+        routers, ends = [], []
+        options = {"device": "{}", **dict(self.options())}
+        words = "".join(f" --transport-option {key}={value}" for key, value in options.items())
+        for name, far in (("b", 1), ("a", 2)):
+            guest = self.guest(name)
+            self.assertTrue(bare_root(guest.folder / "root"))
+            shutil.copy(ROOT / "config" / "verbs.yaml", guest.folder / "root")
+            guest.run(
+                "sysctl -qw net.ipv4.ip_forward=1\n"
+                "ip netns add client\nip link add near type veth peer name far netns client\n"
+                f"ip address add 10.9.2{guest.number}.1/24 dev near\nip link set near up\n"
+                f"ip -n client address add 10.9.2{guest.number}.2/24 dev far\n"
+                "ip -n client link set far up\nip -n client link set lo up\n"
+                f"ip -n client route add default via 10.9.2{guest.number}.1\n"
+                f"ip route add 10.9.2{far}.0/24 via 10.9.0.{far}"
+            )
+            self.addCleanup(guest.run, f"ip netns del client; ip route del 10.9.2{far}.0/24")
+            routers.append(guest.start(
+                f"mkdir -p /run/share\nexec {PROGRAM} share --socket /run/share/socket --transport verbs_rc"
+                + words.format(ADDRESSES[name])))  # fmt: skip
+            routers[-1].wait_line("share: serving")
+        settings = ("transport={plugin: share, options: {socket: /share/socket}}", "control.address=10.9.22.2:18515",
+                    "control.insecure=true", "streams.packets.ring=128", f"streams.packets.timeout={PATIENCE}",
+                    "threads.sleep_after=1ms")  # fmt: skip
+        for name, verb in (("b", "receive"), ("a", "send --count 200")):
+            inside = f"/penstock {verb} /verbs.yaml --plugin-path /plugins --json /out.json"
+            inside += "".join(f' --set "{setting}"' for setting in settings)
+            ends.append(self.guest(name).start(
+                "exec ip netns exec client unshare --user --map-root-user --mount --pid --fork --kill-child sh -c '"
+                "mount --bind /run/share root/share && exec env -i LD_LIBRARY_PATH=/lib TMPDIR=/tmp XDG_RUNTIME_DIR=/tmp"
+                f" /usr/sbin/chroot root {inside}'"))  # fmt: skip
+            if verb == "receive":
+                ends[-1].wait_line("waiting")
+        for end in ends:
+            self.assertEqual(end.wait(), 0, f"{ends}{routers}")
+        (stream,) = json.loads((self.guest("b").folder / "root" / "out.json").read_text())["streams"]
+        self.assertEqual((stream["messages_sent"], stream["verified"], stream["dropped"]), (200, 200, {}), stream)
+        self.assertEqual((stream["path"], stream["carrier"]), ("direct", "soft-roce"), stream)
+        for router in routers:
+            router.signal(signal.SIGINT)
+            self.assertEqual(router.wait(), 0, router)
+        self.assert_nothing_left()
 
     def test_the_hardware_check(self):
         """One of them, between two machines: it ends in order, and its report names neither."""
