@@ -32,8 +32,9 @@ HOST_BUILD = HERE.parent.parent / "build"
 # that a shorter test does not say.
 LONG = {"deep": "the suite deep", **dict.fromkeys(("stream assemble_schedules", "stream times", "simverbs launcher",
         "simverbs many eager", "simverbs many deferred", "transport share-loopback", "transport verbs_rc-send-processes",
-        "transport verbs_rc-srq", "contract of ucx over posix, between processes", "e2e-bench", "e2e-hardware", "e2e-serve",
-        "e2e-serve_deaths", "e2e-serve_files", "e2e-serve_strangers", "e2e-examples"), "it takes long")}  # fmt: skip
+        "transport verbs_rc-srq", "contract of ucx over posix, between processes", "e2e-bench", "e2e-config",
+        "e2e-doctor", "e2e-examples", "e2e-hardware", "e2e-init", "e2e-reference", "e2e-result", "e2e-serve",
+        "e2e-serve_deaths", "e2e-serve_files", "e2e-serve_strangers", "e2e-verbs", "e2e-verbs_dc"), "it takes long")}  # fmt: skip
 # Guests of x86, and what is for a GPU.
 NEVER = {"vm", "gpu"}
 # A row whose reason begins so is for what fails at times.
