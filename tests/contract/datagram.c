@@ -429,7 +429,8 @@ static void arrival_wakes_unless_there_is_no_slot(void **state)
     settle_and_arm(side);
     assert_false(readable(side, 0));
     contract_release(side, &held);
-    assert_int_equal(side->image.ops->arm(side->worker), -EAGAIN);
+    /* At once, or as soon as another process has given it the slot. */
+    assert_true(side->image.ops->arm(side->worker) == -EAGAIN || readable(side, 10000));
     held = contract_await(side, NULL, PST_COMPLETION_MESSAGE, 0);
     assert_int_equal(held.u.message.length, 8);
     contract_release(side, &held);

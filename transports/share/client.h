@@ -76,7 +76,7 @@ struct pst_endpoint {
   uint32_t requests, pieces, mask;
   uint32_t outstanding;
   uint64_t message_max;
-  bool is_connected, is_disconnected, is_closing;
+  bool is_connecting, is_connected, is_disconnected, is_closing;
   struct share_cookies cookies[SHARE_OPCODES];
   int fds[SHARE_KEPT_FDS]; /* of its addresses, kept for the host */
   uint32_t fd_count;

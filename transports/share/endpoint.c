@@ -161,7 +161,12 @@ static int share_endpoint_ask(struct pst_endpoint *endpoint, uint32_t kind,
 
 int share_endpoint_connect(struct pst_endpoint *endpoint, const struct pst_blob *address)
 {
-  return share_endpoint_ask(endpoint, PST_SHARE_ENDPOINT_CONNECT, address, NULL);
+  /* The router's endpoint may be further than the host knows. */
+  if (endpoint->is_connecting)
+    return -EALREADY;
+  const int rc = share_endpoint_ask(endpoint, PST_SHARE_ENDPOINT_CONNECT, address, NULL);
+  endpoint->is_connecting = rc == 0 && !endpoint->is_connected;
+  return rc;
 }
 
 int share_endpoint_path(struct pst_endpoint *endpoint, struct pst_path_info *path)

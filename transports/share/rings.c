@@ -243,9 +243,11 @@ static bool share_poll_event(struct pst_endpoint *endpoint, const struct pst_com
 {
   switch (event->code) {
   case PST_EVENT_CONNECTED:
+    endpoint->is_connecting = false;
     endpoint->is_connected = true;
     return true;
   case PST_EVENT_DISCONNECTED:
+    endpoint->is_connecting = false;
     endpoint->is_disconnected = true;
     return true;
   case PST_EVENT_READDRESS:
