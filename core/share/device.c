@@ -30,7 +30,8 @@ static void share_device_close(const struct pst_share *share, struct share_devic
   free(device);
 }
 
-/* A client names it: the plugin may take other names, which are none of regions. */
+/* Opens the device of this name, or any where the name is "", which then has it. Where a client
+ * names it, the plugin may take other names, which are none of regions. */
 static int share_device_open(const struct pst_share *share, struct share_device *device)
 {
   const struct pst_description *description = share->memory->description;
@@ -39,7 +40,7 @@ static int share_device_open(const struct pst_share *share, struct share_device 
   char why[256] = "out of memory";
 
   int rc = options_new(description->options, description->option_count, &device->options);
-  if (rc == 0)
+  if (rc == 0 && device->name[0])
     rc = options_set(device->options, "device", device->name, why, sizeof(why));
   if (rc < 0) {
     pst_log(PST_LOG_ERROR, "share: memory %s: option device: %s", share->memory->name, why);
@@ -52,20 +53,15 @@ static int share_device_open(const struct pst_share *share, struct share_device 
   rc = loader_memory_add(device->memory, ops);
   if (rc == 0)
     rc = ops->describe(device->memory, &info);
+  if (rc == 0 && !device->name[0])
+    pst_text_write(device->name, sizeof(device->name), info.device);
   return rc == 0 && strcmp(info.device, device->name) != 0 ? -ENODEV : rc;
 }
 
-/* The lock is held. */
-static int share_device_find(struct pst_share *share, const char *name, struct pst_memory **memory)
+static int share_device_add(struct pst_share *share, const char *name)
 {
-  uint32_t count = 0;
+  struct share_device *made = calloc(1, sizeof(*made));
 
-  for (struct share_device *at = share->devices; at; at = at->next, count++)
-    if (strcmp(at->name, name) == 0) {
-      *memory = at->memory;
-      return 0;
-    }
-  struct share_device *made = count < SHARE_DEVICES_MAX ? calloc(1, sizeof(*made)) : NULL;
   if (!made)
     return -ENOMEM;
   pst_text_write(made->name, sizeof(made->name), name);
@@ -76,8 +72,29 @@ static int share_device_find(struct pst_share *share, const char *name, struct p
   }
   made->next = share->devices;
   share->devices = made;
-  *memory = made->memory;
   return 0;
+}
+
+int share_device_open_first(struct pst_share *share)
+{
+  return share_device_add(share, "");
+}
+
+/* The lock is held. */
+static int share_device_find(struct pst_share *share, const char *name, struct pst_memory **memory)
+{
+  uint32_t count = 0;
+  int rc = 0;
+
+  for (const struct share_device *at = share->devices; at; at = at->next, count++)
+    if (strcmp(at->name, name) == 0) {
+      *memory = at->memory;
+      return 0;
+    }
+  rc = name[0] && count < SHARE_DEVICES_MAX ? share_device_add(share, name) : -ENODEV;
+  if (rc == 0)
+    *memory = share->devices->memory;
+  return rc;
 }
 
 /* A driver looks at the descriptor, and others wait meanwhile: it must be none whose client decides

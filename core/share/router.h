@@ -132,7 +132,10 @@ int share_command_add_counters(struct share_command *command, const struct share
 /* Closes the reply's descriptors. */
 void share_command_close(struct share_command *command);
 
-/* device.c. Imports device memory of a client. -EOPNOTSUPP: *path says why the router does not.
+/* device.c. Opens the first device of the router's memory plugin, and with it the driver, before
+ * the process confines itself; the others once clients name them. */
+int share_device_open_first(struct pst_share *share);
+/* Imports device memory of a client. -EOPNOTSUPP: *path says why the router does not.
  * share_device_release() undoes it. */
 int share_device_import(struct pst_share *share, const struct pst_export *from,
                         struct pst_region *region, struct pst_path_info *path);

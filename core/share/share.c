@@ -192,6 +192,13 @@ static int share_load(struct pst_share *share, const struct pst_share_params *pa
     rc = share_load_options(share, params, error);
   if (rc == 0 && params->memory)
     rc = loader_load(PST_KIND_MEMORY, params->memory, &share->memory, error);
+  if (rc < 0 || !share->memory)
+    return rc;
+  rc = share_device_open_first(share);
+  if (rc < 0)
+    pst_fail(error, PST_EXIT_UNAVAILABLE, rc,
+             "share: memory %s does not open: %s; `penstock plugins %s` says what it needs",
+             params->memory, strerror(-rc), params->memory);
   return rc;
 }
 

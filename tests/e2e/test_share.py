@@ -716,6 +716,11 @@ class Share(Case):
         self.assertIn("is no socket of this user", str(child))
         self.assertEqual(self.socket.read_text(), "precious")
 
+    def test_memory_that_is_not_there(self):
+        child = self.run_program("share", "--socket", self.socket, "--memory", "cuda", "--plugin-path", CUDA, expect=3,
+                                 environment=gpu("init=100"))  # fmt: skip
+        self.assertIn("`penstock plugins cuda` says what it needs", str(child))
+
     def test_second_router(self):
         router = self.router("loopback")
         child = self.run_program("share", "--socket", self.socket, expect=3)
