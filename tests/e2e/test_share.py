@@ -513,7 +513,7 @@ class Share(Case):
         router = self.simulated_router("-v")
         owner = child_of(router.pid)
         maps = pathlib.Path(f"/proc/{owner}/maps").read_text()
-        heap = int(re.search(r"(\w+)-\w+ rw-p .*\[heap\]", maps)[1], 16)
+        own = int(re.search(r"(\w+)-\w+ rw-p", maps)[1], 16)
         client = self.hostile()
         unsealed = os.memfd_create("unsealed")
         os.ftruncate(unsealed, 8192)
@@ -525,7 +525,7 @@ class Share(Case):
                                    (client.memory(4096), 4096, 4096), (client.memory(4096), 1 << 62, 0),
                                    (client.memory(4096), 4096, 2**64 - 4096)):  # fmt: skip
             with self.subTest(fd=fd, length=length, offset=offset), self.assertRaises(hostile.Refused):
-                client.register(fd, length, offset=offset, kind=hostile.EXPORT_DMABUF, base=heap, base_length=2**63,
+                client.register(fd, length, offset=offset, kind=hostile.EXPORT_DMABUF, base=own, base_length=2**63,
                                 device="GPU-" + "x" * 60)  # fmt: skip
         self.assertEqual(client.register(client.memory(4096), 4096, kind=hostile.EXPORT_DMABUF) > 0, True)
         client.close()
