@@ -36,6 +36,7 @@ struct tls_session {
   bool is_done;
   bool has_failed;
   uint32_t fed;          /* bytes, until it is done */
+  uint32_t late;         /* the peer's handshake messages since: KeyUpdates and the like */
   char why[TLS_WHY_MAX]; /* which check of ours has failed; "": none */
   char peer[TLS_NAME_MAX + sizeof "certificate of "];
 };
@@ -350,6 +351,16 @@ static int tls_psk_find(SSL *ssl, const unsigned char *name, size_t length, SSL_
 
 /* ---- Sessions ------------------------------------------------------------------------------ */
 
+static void tls_count_late(int is_sent, int version, int type, const void *bytes, size_t length,
+                           SSL *ssl, void *context)
+{
+  struct tls_session *session = context;
+
+  (void)version, (void)bytes, (void)length, (void)ssl;
+  if (!is_sent && type == SSL3_RT_HANDSHAKE && session->is_done)
+    session->late++;
+}
+
 static int tls_session_set_up(struct tls_session *session, const char *host)
 {
   session->ssl = SSL_new(session->context->loaded.ssl);
@@ -360,6 +371,8 @@ static int tls_session_set_up(struct tls_session *session, const char *host)
     return -ENOMEM;
   SSL_set_bio(session->ssl, session->in, session->out);
   SSL_set_app_data(session->ssl, session);
+  SSL_set_msg_callback(session->ssl, tls_count_late);
+  SSL_set_msg_callback_arg(session->ssl, session);
   if (!host) {
     SSL_set_accept_state(session->ssl);
     /* A pre-shared key is a session to OpenSSL, which wants to know whose. */
@@ -524,9 +537,15 @@ ssize_t tls_session_read(struct tls_session *session, void *to, size_t size, cha
 
   assert(session->is_done);
   ERR_clear_error();
-  if (!session->has_failed && SSL_read_ex(session->ssl, to, size, &length))
+  const bool is_read = !session->has_failed && SSL_read_ex(session->ssl, to, size, &length);
+  const int error = session->has_failed ? SSL_ERROR_SSL : SSL_get_error(session->ssl, is_read);
+  if (session->late > TLS_LATE_MAX) {
+    snprintf(why, TLS_WHY_MAX, "changes its TLS keys again and again");
+    session->has_failed = true;
+    return -EACCES;
+  }
+  if (is_read)
     return (ssize_t)length;
-  const int error = session->has_failed ? SSL_ERROR_SSL : SSL_get_error(session->ssl, 0);
   if (error == SSL_ERROR_WANT_READ)
     return -EAGAIN;
   if (error == SSL_ERROR_ZERO_RETURN)

@@ -15,6 +15,8 @@
  * - Until the handshake is done a peer may send TLS_HANDSHAKE_MAX bytes, and has the time that
  *   HELLO has (control_limits.answer_ns). After half of that time a peer that sent nothing gets a
  *   BYE in clear, which says that this end takes TLS: a connector without TLS waits for our HELLO.
+ * - Behind the handshake a peer may send TLS_LATE_MAX messages of TLS's own in all: a change of
+ * keys costs this end more than the peer. A Penstock sends none.
  * - The files are read again before a handshake when one of them has changed. What is open stays
  *   open. New files that do not fit leave the old ones in use, and a line in the log.
  *
@@ -31,6 +33,7 @@
 #include <penstock/config.h>
 
 #define TLS_HANDSHAKE_MAX 32768u
+#define TLS_LATE_MAX 64u
 #define TLS_WHY_MAX 384
 #define TLS_NAME_MAX 64
 

@@ -8,6 +8,7 @@
 #include <netinet/in.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -556,6 +557,90 @@ static void test_tls_1_2(void **state)
   end_close(pair.receiver);
 }
 
+/* A connector meets one that speaks no TLS 1.3. */
+static void test_server_of_tls_1_2(void **state)
+{
+  const struct pst_tls_params here = credentials_of("here", "ours");
+  SSL_CTX *context = SSL_CTX_new(TLS_server_method());
+  struct client client;
+  uint8_t bytes[1024];
+  char why[TLS_WHY_MAX];
+
+  (void)state;
+  SSL_CTX_set_max_proto_version(context, TLS1_2_VERSION);
+  SSL *ssl = SSL_new(context);
+  SSL_set_bio(ssl, BIO_new(BIO_s_mem()), BIO_new(BIO_s_mem()));
+  client_begin(&client, &here);
+  assert_int_equal(BIO_write(SSL_get_rbio(ssl), client.said, (int)client.length),
+                   (int)client.length);
+  assert_int_not_equal(SSL_accept(ssl), 1);
+  int length = BIO_read(SSL_get_wbio(ssl), bytes, sizeof(bytes));
+  assert_true(length > 0);
+  assert_int_equal(tls_session_feed(client.session, bytes, (size_t)length), 0);
+  assert_int_equal(tls_session_handshake(client.session, why), -EACCES);
+  assert_string_equal(why, "speaks no TLS 1.3");
+  client_end(&client);
+  SSL_free(ssl);
+  SSL_CTX_free(context);
+}
+
+/* Each asks for an answer, and costs the other end more than who sends it. */
+static void test_flood_of_key_updates(void **state)
+{
+  const struct pst_tls_params here = credentials_of("here", "ours");
+  SSL_CTX *context = SSL_CTX_new(TLS_client_method());
+  struct pair pair;
+  uint8_t byte;
+  int sent = 0;
+
+  (void)state;
+  signal(SIGPIPE, SIG_IGN); /* OpenSSL writes on behind the end */
+  assert_int_equal(SSL_CTX_use_certificate_chain_file(context, here.certificate), 1);
+  assert_int_equal(SSL_CTX_use_PrivateKey_file(context, here.key, SSL_FILETYPE_PEM), 1);
+  SSL *ssl = SSL_new(context);
+  receiver_begin(&pair, &here);
+  int fd = plain_connect(control_port(pair.receiver->control));
+  SSL_set_fd(ssl, fd);
+  assert_int_equal(SSL_connect(ssl), 1);
+  while (sent < 10000 && SSL_key_update(ssl, SSL_KEY_UPDATE_REQUESTED) == 1 &&
+         SSL_do_handshake(ssl) == 1)
+    sent++;
+  assert_true(sent > (int)TLS_LATE_MAX);
+  log_wait("changes its TLS keys again and again");
+  while (recv(fd, &byte, 1, 0) > 0)
+    ;
+  signal(SIGPIPE, SIG_DFL);
+  SSL_free(ssl);
+  SSL_CTX_free(context);
+  close(fd);
+  sender_begin(&pair, &here);
+  end_wait(pair.receiver, SEEN_PEER, pair.in, 0);
+  end_close(pair.sender);
+  end_close(pair.receiver);
+}
+
+/* One that takes the connection and says nothing: the sender tries again, and says so in the end.
+ */
+static void test_silent_listener(void **state)
+{
+  const struct pst_tls_params here = credentials_of("here", "ours");
+  struct end *sender = end_new();
+  uint16_t port;
+  int listens = plain_listen(&port);
+
+  (void)state;
+  sender->params.tls = &here;
+  sender->limits.answer_ns = MS(500);
+  sender->params.connect_timeout_ns = MS(2000);
+  void *out = end_stream(sender, "packets", true, NULL);
+  assert_int_equal(end_connect(sender, port), 0);
+  struct seen seen = end_wait(sender, SEEN_FAIL, out, 0);
+  assert_int_equal(seen.code, -ETIMEDOUT);
+  assert_non_null(strstr(seen.text, "it accepted the connection and did not finish TLS"));
+  end_close(sender);
+  close(listens);
+}
+
 #define HALF_OPEN 64u
 #define HALF_OPEN_BYTES_MAX (96u << 10) /* of one, of both ends' memory here */
 
@@ -686,6 +771,87 @@ static void test_rotation(void **state)
   end_close(second.sender);
   end_close(first.sender);
   end_close(first.receiver);
+}
+
+static void copy_credential(const char *from, const char *suffix, const char *to, unsigned mode)
+{
+  char name[64], text[8192];
+
+  snprintf(name, sizeof(name), "%s%s", from, suffix);
+  FILE *file = fopen(credential(name), "r");
+  assert_non_null(file);
+  text[fread(text, 1, sizeof(text) - 1, file)] = '\0';
+  fclose(file);
+  snprintf(name, sizeof(name), "%s%s", to, suffix);
+  credential_write(name, text, mode);
+}
+
+/* Certificate, key and CA are written one after the other, while the receiver listens. */
+static void test_rotation_of_certificates(void **state)
+{
+  struct pst_tls_params turning = credentials_of("turning", "trusted");
+  const struct pst_tls_params old = credentials_of("node", "ours");
+  struct pst_tls_params new = credentials_of("foreign", "others"), strict = old;
+  static const char *const names[] = {"node.example"};
+  struct pair pair;
+
+  (void)state;
+  copy_credential("here", ".pem", "turning", 0644);
+  copy_credential("here", "-key.pem", "turning", 0600);
+  copy_credential("ours", ".pem", "trusted", 0644);
+  receiver_begin(&pair, &turning);
+  /* Its certificate has come, and its key has not. */
+  copy_credential("foreign", ".pem", "turning", 0644);
+  sender_begin(&pair, &old);
+  struct seen seen = end_wait(pair.sender, SEEN_PEER, pair.out, 0);
+  assert_non_null(strstr(seen.text, "certificate of localhost"));
+  end_wait(pair.receiver, SEEN_PEER, pair.in, 0);
+  assert_int_equal(log_count("is not the key of `certificate`"), 1);
+  end_close(pair.sender);
+  end_close(pair.receiver);
+  copy_credential("here", ".pem", "turning", 0644);
+  receiver_begin(&pair, &turning);
+  copy_credential("foreign", ".pem", "turning", 0644);
+  copy_credential("foreign", "-key.pem", "turning", 0600);
+  copy_credential("others", ".pem", "trusted", 0644);
+  /* The old CA's certificates are let in no more, and the new one's are. */
+  strict.ca = credential("others.pem");
+  strict.peers = new.peers = names;
+  strict.peer_count = new.peer_count = 1;
+  sender_begin(&pair, &strict);
+  seen = end_wait(pair.sender, SEEN_FAIL, pair.out, 0);
+  assert_non_null(strstr(seen.text, "its `ca` has not signed it"));
+  log_wait("read changed credentials");
+  log_wait("is not signed by a CA of `ca`");
+  end_close(pair.sender);
+  sender_begin(&pair, &new);
+  seen = end_wait(pair.sender, SEEN_PEER, pair.out, 0);
+  assert_non_null(strstr(seen.text, "certificate of node.example"));
+  end_wait(pair.receiver, SEEN_PEER, pair.in, 0);
+  end_close(pair.sender);
+  end_close(pair.receiver);
+}
+
+static void test_rotation_of_keys(void **state)
+{
+  const struct pst_tls_params turning = of_psk("psk-turning"), old = of_psk("psk"),
+                              new = of_psk("psk-wrong");
+  struct pair pair;
+
+  (void)state;
+  credential_write("psk-turning", "alice:" KEY_A "\n", 0600);
+  assert_they_meet(&turning, &old, "key of alice", "key of alice");
+  receiver_begin(&pair, &turning);
+  credential_write("psk-turning", "alice:" KEY_B "\n", 0600);
+  sender_begin(&pair, &old);
+  struct seen seen = end_wait(pair.sender, SEEN_FAIL, pair.out, 0);
+  assert_non_null(strstr(seen.text, "has another pre-shared key of this name"));
+  log_wait("read changed credentials");
+  end_close(pair.sender);
+  sender_begin(&pair, &new);
+  end_wait(pair.receiver, SEEN_PEER, pair.in, 0);
+  end_close(pair.sender);
+  end_close(pair.receiver);
 }
 
 /* What failed for want of a descriptor is tried again, with one line in the log. */
@@ -829,10 +995,16 @@ int main(void)
       cmocka_unit_test_setup_teardown(test_burst, simulated_clock_begin, simulated_clock_end),
       cmocka_unit_test(test_no_descriptor),
       cmocka_unit_test(test_tls_1_2),
+      cmocka_unit_test(test_server_of_tls_1_2),
+      cmocka_unit_test(test_flood_of_key_updates),
+      cmocka_unit_test_setup_teardown(test_silent_listener, simulated_clock_begin,
+                                      simulated_clock_end),
       cmocka_unit_test_setup_teardown(test_half_open, simulated_clock_begin, simulated_clock_end),
       cmocka_unit_test(test_half_open_make_room),
       cmocka_unit_test(test_endless_hello),
       cmocka_unit_test(test_rotation),
+      cmocka_unit_test(test_rotation_of_certificates),
+      cmocka_unit_test(test_rotation_of_keys),
       cmocka_unit_test(test_rotation_without_descriptors),
       cmocka_unit_test(test_files),
       cmocka_unit_test(test_owner_of_a_secret),
