@@ -54,8 +54,9 @@ static void check_address(struct check *check, const char *key, const char *addr
   const char *wrong = check_split_address(address, host, strcmp(key, "listen") == 0);
   if (wrong)
     findings_add(check->findings, place, "%s: \"%.120s\" %s", key, address, wrong);
-  else if (!check_is_loopback(host) && !check->owner->config.control.insecure &&
-           !check->owner->config.control.tls)
+  else if (!check_is_loopback(host) && check->owner->config.control.insecure)
+    check->owner->config.control.is_clear = true;
+  else if (!check_is_loopback(host) && !check->owner->config.control.tls)
     findings_add(check->findings, place,
                  "%s: \"%.120s\" is beyond loopback, where peers need credentials; write \"tls\" "
                  "under \"control\", or \"insecure: true\" where whoever reaches it may take part",

@@ -100,6 +100,15 @@ static void check_direct(const struct facts_at *at, const struct node *path)
   }
 }
 
+static void check_secrets(const struct facts_at *at)
+{
+  if (at->facts->flags & PST_FACTS_SECRET_ADDRESS && at->check->owner->config.control.is_clear)
+    findings_add(at->check->findings, node_place(node_value(at->map, "transport"), &at->map->place),
+                 "transport %s with these options sends a key by the control channel, which is in "
+                 "clear with \"insecure: true\"; write \"tls\" under \"control\" instead",
+                 at->transport->name);
+}
+
 static void check_paths(const struct facts_at *at)
 {
   const struct node *end = node_value(at->map, at->receives ? "receiver" : "sender");
@@ -131,6 +140,7 @@ void check_facts(struct check *check, struct node *map, const struct config_stre
     if (!at.transport->description)
       continue;
     check_sizes(&at);
+    check_secrets(&at);
     if (check->owner->config.is_node)
       check_need(&at, node_value(map, "transport"), PST_CAP_READ | PST_CAP_WRITE,
                  "regions need READ or WRITE", "use loopback, ucx or verbs_rc");

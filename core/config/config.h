@@ -104,6 +104,7 @@ struct config {
     const char *listen;  /* host:port the receiver binds */
     const char *connect; /* host:port the sender connects to */
     bool insecure;
+    bool is_clear;                    /* `insecure`, and beyond loopback */
     const struct pst_tls_params *tls; /* NULL: none */
     uint64_t connect_timeout_ns;      /* 0: wait for ever */
     uint64_t heartbeat_ns;

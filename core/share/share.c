@@ -13,7 +13,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "config/options.h"
+#include "config/check.h"
 #include "router.h"
 #include "util/clock.h"
 #include "util/log.h"
@@ -158,6 +158,24 @@ static void *share_listen_run(void *arg)
 
 /* ---- Opening -------------------------------------------------------------------------------- */
 
+static void share_ignore(void *context, const char *option, const char *text)
+{
+  (void)context, (void)option, (void)text;
+}
+
+/* Do addresses of its endpoints, which clients send on, hold keys? */
+static bool share_gives_keys(const struct pst_share *share)
+{
+  const struct facts_query query = {.side = PST_SCOPE_SENDER, .report = share_ignore};
+  const struct config_plugin plugin = {.description = share->transport->description,
+                                       .options = share->options};
+  struct pst_facts facts = {.struct_size = sizeof(facts)};
+
+  plugin_facts(&query, &plugin, &facts);
+  return facts.flags & PST_FACTS_SECRET_ADDRESS;
+}
+
+/* The options of the router's transport, as on the command line. 0, or -errno, told. */
 static int share_load_options(struct pst_share *share, const struct pst_share_params *params,
                               struct pst_error *error)
 {
@@ -175,6 +193,12 @@ static int share_load_options(struct pst_share *share, const struct pst_share_pa
       return pst_fail(error, PST_EXIT_USAGE, -EINVAL, "transport %s: option %s: %s",
                       params->transport, params->settings[i].name, why);
   }
+  if (share_gives_keys(share))
+    return pst_fail(error, PST_EXIT_USAGE, -EINVAL,
+                    "transport %s: with these options endpoints give their peers a key, and a "
+                    "router does not know whether the control channels of its clients are in "
+                    "clear; leave `authenticate` out",
+                    params->transport);
   for (uint32_t i = 0; i < description->option_count; i++)
     if ((description->options[i].flags & PST_OPTION_REQUIRED) &&
         !options_is_set(share->options, description->options[i].name))

@@ -27,28 +27,43 @@ static uint64_t dropped(struct contract_side *side)
   return sum;
 }
 
-uint64_t datagram_counter(struct contract_side *side, const char *name)
+static bool datagram_find_counter(struct contract_side *side, const char *name, uint64_t *value)
 {
   struct pst_counter counters[32];
   int n = side->image.ops->counters(side->device, side->worker, side->endpoints[0], counters, 32);
   assert_true(n <= 32);
   contract_counters_are_known(counters, (uint32_t)n);
   for (int i = 0; i < n; i++)
-    if (strcmp(counters[i].name, name) == 0)
-      return counters[i].value;
-  fail_msg("no counter %s", name);
-  return 0;
+    if (strcmp(counters[i].name, name) == 0) {
+      *value = counters[i].value;
+      return true;
+    }
+  return false;
+}
+
+uint64_t datagram_counter(struct contract_side *side, const char *name)
+{
+  uint64_t value = 0;
+
+  if (!datagram_find_counter(side, name, &value))
+    fail_msg("no counter %s", name);
+  return value;
 }
 
 void datagram_check_counters(struct contract_side *side)
 {
+  uint64_t unauthentic = 0, replayed = 0; /* with tags alone */
+
+  datagram_find_counter(side, "unauthentic", &unauthentic);
+  datagram_find_counter(side, "replayed", &replayed);
   assert_int_equal(datagram_counter(side, "datagrams"),
                    datagram_counter(side, "messages_received") +
                        datagram_counter(side, "bad_header") +
                        datagram_counter(side, "bad_checksum") + datagram_counter(side, "too_long") +
                        datagram_counter(side, "not_ours") + datagram_counter(side, "wrong_nonce") +
                        datagram_counter(side, "displaced") + datagram_counter(side, "too_far") +
-                       datagram_counter(side, "too_late") + datagram_counter(side, "held"));
+                       datagram_counter(side, "too_late") + datagram_counter(side, "held") +
+                       unauthentic + replayed);
 }
 
 /* Messages through a pair, each checked; what a slow receiver loses is counted. */

@@ -72,13 +72,13 @@ static struct contract_variant variants[] = {
     },
     {
         .name = "udp-ipv6",
-        .options = "device=::1,rcvbuf=64KiB",
+        .options = "device=::1,authenticate=true,rcvbuf=64KiB",
         .accounts = true,
         .capabilities = UDP_CAPABILITIES | PST_CAP_SEQUENCE,
     },
     {
         .name = "udp-processes",
-        .options = "framing=rtp,device=127.0.0.1,rcvbuf=64KiB",
+        .options = "framing=rtp,authenticate=true,device=127.0.0.1,rcvbuf=64KiB",
         .apart = true,
         .accounts = true,
         .capabilities = UDP_CAPABILITIES | PST_CAP_SEQUENCE,

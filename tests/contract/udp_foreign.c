@@ -306,8 +306,9 @@ static void forge(struct contract_pair *pair, int fd)
 static void who_lacks_the_nonce_is_ignored(void **state)
 {
   (void)state;
-  static const char *const framings[] = {"sequence", "rtp"};
-  for (size_t k = 0; k < 2; k++) {
+  static const char *const framings[] = {"sequence", "rtp", "sequence,authenticate=true",
+                                         "rtp,authenticate=true"};
+  for (size_t k = 0; k < 4; k++) {
     struct contract_pair *pair = calloc(1, sizeof(*pair));
     char text[64];
     assert_non_null(pair);
@@ -329,7 +330,7 @@ static void who_lacks_the_nonce_is_ignored(void **state)
       forge(pair, fd);
     }
     assert_int_equal(datagram_counter(&pair->receiver, "messages_received"), 30);
-    assert_int_equal(datagram_counter(&pair->receiver, "wrong_nonce"), 210);
+    assert_int_equal(datagram_counter(&pair->receiver, k < 2 ? "wrong_nonce" : "unauthentic"), 210);
     assert_int_equal(datagram_counter(&pair->receiver, "heard"), 0);
     assert_int_equal(contract_complaints(), 1);
     contract_pair_close(pair);

@@ -1,12 +1,38 @@
 # SPDX-License-Identifier: Apache-2.0
 """TLS on the control channel, by what `penstock keys` makes: whole programs."""
 import os
+import sys
 
 import netns
 from harness import PROGRAM, main, random_file, yaml_stream
 from serving import MIB, ServeCase, sha256
 
 COUNT = 2000
+
+# Sends each of the sender's datagrams again, then changed, then one of its own making, and says how
+# many of each. Without UDP checksums, which the kernel would check first.
+ON_THE_PATH = """
+import os, signal, socket, sys
+path = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+path.bind((sys.argv[1], 3))
+seen = 0
+def say(*_):
+    print(seen, flush=True)
+    sys.exit(0)
+signal.signal(signal.SIGTERM, say)
+print("here", file=sys.stderr, flush=True)
+while True:
+    frame, where = path.recvfrom(65536)
+    if where[1:3] != (0x0800, socket.PACKET_OUTGOING) or frame[23] != 17:
+        continue
+    seen += 1
+    again = bytearray(frame)
+    again[40:42] = bytes(2)
+    path.send(again)
+    again[seen % (len(frame) - 42) + 42] ^= 1 << seen % 8
+    path.send(again)
+    path.send(again[:42] + os.urandom(len(frame) - 42))
+"""
 
 
 class Tls(ServeCase):
@@ -93,7 +119,7 @@ class Tls(ServeCase):
 
     def test_streams(self):
         for receiver, sender in (("localhost", "node2.example"), ("psk", "psk")):
-            for transport in ("loopback", "udp"):
+            for transport in ("loopback", "udp, options: {authenticate: true, framing: rtp}"):
                 self.stream(receiver, sender, transport)
 
     def test_bench(self):
@@ -104,8 +130,7 @@ class Tls(ServeCase):
                              *client, where)  # fmt: skip
             self.assertEqual(serving.wait(), 0, str(serving))
 
-    def test_between_namespaces(self):
-        """Beyond loopback, without `insecure`."""
+    def namespaces(self):
         spaces = netns.Namespaces()
         self.addCleanup(spaces.close)
         if not spaces.reaches(PROGRAM):
@@ -113,14 +138,66 @@ class Tls(ServeCase):
         for path in (self.folder, self.keys, *self.keys.iterdir()):
             if os.getuid() == 0:
                 os.chown(path, 65534, 65534)
+        return spaces
+
+    def config_of_far(self, options=""):
         far = netns.IPV4[netns.FAR]
         config = self.write(
             "far.yaml",
-            f'penstock: 1\ncontrol: {{address: "{far}:{self.port}"}}\ntransport: {{plugin: udp}}\n'
+            f'penstock: 1\ncontrol: {{address: "{far}:{self.port}"}}\n'
+            f"transport: {{plugin: udp, options: {{{options}}}}}\n"
             "streams:\n  - {name: packets, message: 1400 B, timeout: 1 min, sender: {rate: 100 Mbps},\n"
-            f"     receiver: {{transport: {{options: {{device: {far}}}}}}}}}\n",
+            f"     receiver: {{sink: verify, transport: {{options: {{device: {far}}}}}}}}}\n",
         )
         config.chmod(0o644)
+        return config
+
+    def test_where_authenticate_is_refused(self):
+        far = self.config_of_far("authenticate: true")
+        for words, *change in (
+            ("sends a key by the control channel, which is in clear", "control.insecure=true"),
+            ("there is no peer to agree on a key with", "control=none"),
+            ("has no place for a tag", "control.address=127.0.0.1:1", "transport.options.framing=none"),
+        ):
+            sets = [word for setting in change for word in ("--set", setting)]
+            refused = self.run_program("check", far, *sets, expect=2)
+            self.assertIn(words, refused.stderr)
+        near = self.config(yaml_stream(transport="{plugin: udp, options: {authenticate: true}}"))
+        self.run_program("run", near, "--count", COUNT)
+        frames = self.config(yaml_stream(transport="{plugin: ethernet, options: {driver: memif, socket: s, authenticate: true}}"))
+        refused = self.run_program("check", frames, expect=2)
+        self.assertIn("a tag covers a payload that the CPU cannot read", refused.stderr)
+        shared = self.run_program("share", "--socket", self.folder / "s", "--transport", "udp",
+                                  "--transport-option", "authenticate=true", expect=2)  # fmt: skip
+        self.assertIn("give their peers a key", shared.stderr)
+
+    def test_attacker_on_the_path(self):
+        spaces = self.namespaces()
+        python = next(filter(netns.reaches, (sys.executable, "/usr/bin/python3")), None)
+        if not python:
+            self.skipTest("an ordinary user has no python3")
+        config = self.config_of_far("authenticate: true, gso: false")
+        tls = ("--set", f"control.tls={self.of_yaml('psk')}")
+        attacker = self.start("-c", ON_THE_PATH, netns.DEVICE[netns.NEAR], program=python,
+                              prefix=spaces.enter(netns.NEAR))  # fmt: skip
+        attacker.wait_line("here")
+        into = self.start("receive", config, *tls, "--json", self.folder / "out.json",
+                          prefix=spaces.enter(netns.FAR))  # fmt: skip
+        self.run_program("send", config, "--count", COUNT, *tls, prefix=spaces.enter(netns.NEAR))
+        self.assertEqual(into.wait(), 0, str(into))
+        attacker.process.terminate()
+        attacker.wait()
+        stream = self.only_stream(self.result())
+        counters = stream["receiver"]["counters"]
+        self.assertEqual((stream["messages_delivered"], stream["corrupted"], stream["duplicates"]), (COUNT, 0, 0), stream)
+        self.assertGreater(counters["replayed"], COUNT // 4, stream)
+        self.assertGreater(counters["unauthentic"], COUNT // 2, stream)
+        self.assertEqual(counters["datagrams"], COUNT + counters["replayed"] + counters["unauthentic"], stream)
+
+    def test_between_namespaces(self):
+        """Beyond loopback, without `insecure`."""
+        spaces = self.namespaces()
+        config = self.config_of_far()
         refused = self.run_program("check", config, expect=2)
         self.assertIn("is beyond loopback, where peers need credentials", refused.stderr)
         for receiver, sender in (("localhost", "node2.example"), ("psk", "psk")):

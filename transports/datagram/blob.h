@@ -26,6 +26,7 @@ struct dg_blob {
   uint8_t addresses[DG_ADDRESSES_MAX][16]; /* IPv4 as ::ffff:a.b.c.d; none: any of its own */
 };
 #define DG_BLOB_MAGIC_BYTES 8u
+/* Behind these a sender whose datagrams have tags writes their key: DG_TAG_KEY_BYTES. */
 #define DG_BLOB_BYTES (DG_BLOB_MAGIC_BYTES + sizeof(struct dg_blob))
 _Static_assert(sizeof(struct dg_blob) == 16 + 8 + 24 + DG_ADDRESSES_MAX * 16, "no padding");
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Checks addresses and ports of a stream before it is opened. */
 #include "check.h"
+#include "tag.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -117,7 +118,15 @@ void dg_options_check(const struct pst_check *check, const char *own, const char
   dg_check_families(check, names, families);
   for (int i = 0; i < 4 && checked->family == AF_UNSPEC; i++)
     checked->family = families[i];
-  facts->message_max = datagram_max - dg_header_bytes(checked->framing, true);
+  const bool has_tag = check->option_uint(check->options, "authenticate");
+  facts->message_max =
+      datagram_max - dg_header_bytes(checked->framing, true) - (has_tag ? DG_TAG_BYTES : 0);
+  if (has_tag)
+    facts->flags |= PST_FACTS_SECRET_ADDRESS;
+  if (has_tag && check->flags & PST_CHECK_FOREIGN)
+    check->report(check, "authenticate",
+                  "with `control: none` there is no peer to agree on a key with; leave it out, or "
+                  "run Penstock at both ends");
   if (checked->framing == DG_FRAMING_RTP)
     facts->flags |= PST_FACTS_PROTOCOL_META; /* timestamp and source of each message */
   if (checked->framing == DG_FRAMING_NONE)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How ends meet: another Penstock by its address, a foreign peer by the options. */
 #include <fcntl.h>
+#include <openssl/crypto.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -37,7 +38,8 @@ int dg_endpoint_address(const struct dg_endpoint *endpoint, const union dg_addre
                          .is_receiver = endpoint->receiver != NULL,
                          .port = dg_address_port(&endpoint->local)};
   struct dg_source source;
-  uint8_t bytes[DG_BLOB_BYTES];
+  uint8_t bytes[DG_BLOB_BYTES + DG_TAG_KEY_BYTES];
+  uint32_t length = DG_BLOB_BYTES;
 
   if (endpoint->sender) {
     const struct dg_header *header = &endpoint->sender->header;
@@ -57,7 +59,13 @@ int dg_endpoint_address(const struct dg_endpoint *endpoint, const union dg_addre
     memcpy(blob.addresses[blob.count], source.address, sizeof(source.address));
   }
   dg_blob_write(&blob, bytes);
-  return pst_blob_write(address, bytes, sizeof(bytes));
+  if (endpoint->sender && endpoint->sender->tag) {
+    memcpy(bytes + length, endpoint->sender->key, DG_TAG_KEY_BYTES);
+    length += DG_TAG_KEY_BYTES;
+  }
+  int rc = pst_blob_write(address, bytes, length);
+  OPENSSL_cleanse(bytes, sizeof(bytes));
+  return rc;
 }
 
 static int dg_connect_refuse(const struct dg_endpoint *endpoint, const char *why)
@@ -65,10 +73,14 @@ static int dg_connect_refuse(const struct dg_endpoint *endpoint, const char *why
   return DG_REFUSE(endpoint, -EPROTO, "the peer's address cannot be used: %s", why);
 }
 
+/* *key: a sender's, behind its address; NULL: it has none. */
 static int dg_connect_blob_check(const struct dg_endpoint *endpoint, const struct pst_blob *address,
-                                 struct dg_blob *blob)
+                                 struct dg_blob *blob, const uint8_t **key)
 {
-  if (!dg_blob_read(address->bytes, address->length, blob))
+  const bool has_key = address->length == DG_BLOB_BYTES + DG_TAG_KEY_BYTES;
+
+  *key = has_key ? (const uint8_t *)address->bytes + DG_BLOB_BYTES : NULL;
+  if (!dg_blob_read(address->bytes, address->length - (has_key ? DG_TAG_KEY_BYTES : 0), blob))
     return dg_connect_refuse(endpoint, "it is not one of \"" DG_WIRE
                                        "\"; both ends need transports of this wire form");
   if (blob->is_receiver == (endpoint->receiver != NULL))
@@ -77,6 +89,9 @@ static int dg_connect_blob_check(const struct dg_endpoint *endpoint, const struc
                                            : "this end sends, and the peer does not receive");
   if (blob->framing != endpoint->device->framing)
     return dg_connect_refuse(endpoint, "both ends have another `framing`; give them the same");
+  if (has_key != (endpoint->receiver && endpoint->device->authenticates))
+    return dg_connect_refuse(endpoint, "one end authenticates its datagrams, and the other does "
+                                       "not; write the same `authenticate` at both");
   /* The sender judges this, and tells the receiver: one fault, one error. */
   if (endpoint->sender && (blob->family == 4) != (endpoint->family == AF_INET))
     return dg_connect_refuse(endpoint,
@@ -206,8 +221,8 @@ static void dg_connect_take_hosts(const struct dg_endpoint *endpoint, const stru
   memcpy(params->hosts[params->host_count++], source.address, sizeof(source.address));
 }
 
-static void dg_connect_begin_flow(const struct dg_endpoint *endpoint, const struct dg_reach *reach,
-                                  const struct dg_blob *blob)
+static int dg_connect_begin_flow(const struct dg_endpoint *endpoint, const struct dg_reach *reach,
+                                 const struct dg_blob *blob, const uint8_t *key)
 {
   struct dg_flow_params params = endpoint->flow;
 
@@ -227,7 +242,11 @@ static void dg_connect_begin_flow(const struct dg_endpoint *endpoint, const stru
       memcpy(params.source.address, blob->addresses[0], sizeof(params.source.address));
     }
   }
+  int rc = key ? dg_tag_open(key, true, &params.tag) : 0;
+  if (rc < 0)
+    return DG_REFUSE(endpoint, rc, "authenticate: %s", dg_tag_reason(rc));
   dg_flow_begin(&endpoint->receiver->flow, &params);
+  return 0;
 }
 
 /* Addresses do not change, so that all there can be is the same one again. */
@@ -246,6 +265,7 @@ int dg_endpoint_connect(struct dg_endpoint *endpoint, const struct pst_blob *add
                         const struct dg_reach *reach)
 {
   struct dg_blob blob, *peer = NULL;
+  const uint8_t *key = NULL;
   int rc = 0;
 
   if (endpoint->cpu.closing.mode)
@@ -253,8 +273,11 @@ int dg_endpoint_connect(struct dg_endpoint *endpoint, const struct pst_blob *add
   if (address) {
     if (!address->bytes)
       return -EINVAL;
-    rc = dg_connect_blob_check(endpoint, address, &blob);
+    rc = dg_connect_blob_check(endpoint, address, &blob, &key);
     peer = &blob;
+  } else if (endpoint->device->authenticates) {
+    rc = DG_REFUSE(endpoint, -EINVAL,
+                   "authenticate: a peer without Penstock has no key; leave it out");
   }
   if (rc < 0)
     return rc;
@@ -264,12 +287,14 @@ int dg_endpoint_connect(struct dg_endpoint *endpoint, const struct pst_blob *add
     return -EALREADY;
   enum dg_framing framing = endpoint->device->framing;
   bool has_nonce = peer && framing != DG_FRAMING_NONE;
-  endpoint->header_bytes = dg_header_bytes(framing, has_nonce);
+  const bool has_tag = endpoint->device->authenticates;
+  endpoint->header_bytes = dg_header_bytes(framing, has_nonce) + (has_tag ? DG_TAG_BYTES : 0);
   if (endpoint->sender) {
     endpoint->sender->header.has_nonce = has_nonce;
+    endpoint->sender->header.has_tag = has_tag;
     rc = dg_connect_sender(endpoint, reach, peer);
   } else {
-    dg_connect_begin_flow(endpoint, reach, peer);
+    rc = dg_connect_begin_flow(endpoint, reach, peer, key);
   }
   if (rc > 0)
     pst_cpu_enter(&endpoint->cpu, PST_CPU_MEETING);

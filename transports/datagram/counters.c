@@ -22,7 +22,9 @@ static void dg_counters_tell_useless(struct dg_endpoint *endpoint)
       "source, SSRC or payload type, %lu a number too far ahead or back; compare `framing`, "
       "`message`, `source`, `ssrc` and `payload_type` with the sender's",
       counts->datagrams, counts->too_long, endpoint->message_max, counts->bad_header,
-      counts->bad_checksum, counts->not_ours + counts->wrong_nonce + counts->displaced,
+      counts->bad_checksum,
+      counts->not_ours + counts->wrong_nonce + counts->unauthentic + counts->replayed +
+          counts->displaced,
       counts->too_late + counts->too_far + rx->flow.holds);
 }
 
@@ -41,9 +43,18 @@ static void dg_counters_tell_forged(struct dg_endpoint *endpoint)
             "sender's, give it the `device` that it sends from",
             counts->not_ours, dg_address_port(&endpoint->local));
   }
-  if (rx->told_forged || counts->wrong_nonce == 0)
+  if (rx->told_forged || counts->wrong_nonce + counts->unauthentic + counts->replayed == 0)
     return;
   rx->told_forged = true;
+  if (rx->flow.params.tag) {
+    DG_TELL(endpoint, PST_LOG_WARN,
+            "datagrams arrive that the sender did not send: of those so far %lu have no tag of "
+            "its own (forged, or changed on the way) and are counted as unauthentic, and %lu came "
+            "before and are counted as replayed. They are ignored; `tcpdump -e udp dst port %u` "
+            "shows them",
+            counts->unauthentic, counts->replayed, dg_address_port(&endpoint->local));
+    return;
+  }
   DG_TELL(endpoint, PST_LOG_WARN,
           "datagrams from the sender's port lack the nonce of this stream: a program that had "
           "the port before still sends, or somebody forges them. They are ignored and counted as "
@@ -140,7 +151,8 @@ static void dg_counters_add_losses(struct pst_counter_list *list,
                       PST_COUNTER_DROP | PST_COUNTER_GAUGE);
 }
 
-static void dg_counters_add_refused(struct pst_counter_list *list, const struct dg_counts *counts)
+static void dg_counters_add_refused(struct pst_counter_list *list, const struct dg_flow *flow,
+                                    const struct dg_counts *counts)
 {
   const struct {
     const char *name;
@@ -154,6 +166,12 @@ static void dg_counters_add_refused(struct pst_counter_list *list, const struct 
   /* These two are no messages of the stream. */
   pst_counter_add(list, "not_ours", "not_ours", counts->not_ours, 0);
   pst_counter_add(list, "wrong_nonce", "wrong_nonce", counts->wrong_nonce, 0);
+  /* A changed one is a loss, and a forged one is none: the last of the causes, since core charges
+   * no cause with more than is missing. */
+  if (flow->params.tag) {
+    pst_counter_add(list, "unauthentic", "unauthentic", counts->unauthentic, PST_COUNTER_DROP);
+    pst_counter_add(list, "replayed", NULL, counts->replayed, 0);
+  }
   if (counts->unreadable + counts->unchecked == 0)
     return;
   pst_counter_add(list, "unreadable", NULL, counts->unreadable, 0);
@@ -180,7 +198,7 @@ void dg_counters_receiver(struct pst_counter_list *list, struct dg_endpoint *end
   pst_counter_add(list, "messages_received", NULL, counts->messages, 0);
   pst_counter_add(list, "bytes_received", NULL, counts->bytes, 0);
   dg_counters_add_losses(list, receiver, losses);
-  dg_counters_add_refused(list, counts);
+  dg_counters_add_refused(list, flow, counts);
   pst_counter_add(list, "heard", NULL, counts->heard, PST_COUNTER_HEARD);
   if (flow->params.framing != DG_FRAMING_NONE && !flow->params.numbered) {
     pst_counter_add(list, "no_gap", NULL, losses->no_gap + dg_flow_no_gap(flow) + successors,
@@ -198,4 +216,6 @@ void dg_receiver_end(struct dg_receiver *receiver, struct pst_cpu_ring *ring)
   if (receiver->flow.holds)
     pst_slots_give(&ring->slots, receiver->held.slot);
   dg_flow_end(&receiver->flow);
+  dg_tag_close(receiver->flow.params.tag);
+  receiver->flow.params.tag = NULL;
 }

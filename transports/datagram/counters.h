@@ -21,7 +21,7 @@ void dg_losses_tail(const struct dg_endpoint *endpoint, struct dg_losses *losses
  * another, before the counters are written. */
 void dg_losses_count(const struct dg_receiver *receiver, struct dg_losses *losses);
 /* datagrams == messages_received + bad_header + bad_checksum + too_long + not_ours + wrong_nonce
- *              + displaced + too_late + too_far + held */
+ *              + displaced + too_late + too_far + unauthentic + replayed + held */
 void dg_counters_receiver(struct pst_counter_list *list, struct dg_endpoint *endpoint,
                           const struct dg_losses *losses);
 

@@ -5,6 +5,7 @@
 #include <net/if.h>
 
 #include "blob.h"
+#include "tag.h"
 
 void dg_device_read(struct dg_device *device, const struct pst_host *host,
                     const struct pst_open_params *params)
@@ -17,6 +18,9 @@ void dg_device_read(struct dg_device *device, const struct pst_host *host,
     pst_struct_read(&device->plan, sizeof(device->plan), params->plan);
   device->framing = framings[host->option_uint(params->options, "framing")];
   device->family = families[host->option_uint(params->options, "family")];
+  /* Without a header there is no place for a tag; the rules refuse it before. */
+  device->authenticates =
+      device->framing != DG_FRAMING_NONE && host->option_uint(params->options, "authenticate");
   device->clock_rate = (uint32_t)host->option_uint(params->options, "clock_rate");
 }
 
@@ -29,9 +33,10 @@ void dg_limits_fill(const struct dg_device *device, uint64_t capabilities, uint3
       PST_CPU_LIMITS,
       .sequence_bits = dg_sequence_bits(device->framing),
       .capabilities = capabilities,
-      .message_max = datagram_max - dg_header_bytes(device->framing, true),
+      .message_max = datagram_max - dg_header_bytes(device->framing, true) -
+                     (device->authenticates ? DG_TAG_BYTES : 0),
       .tailroom = device->framing == DG_FRAMING_RTP ? DG_RTP_TAILROOM : 0,
-      .address_max = DG_BLOB_BYTES,
+      .address_max = DG_BLOB_BYTES + (device->authenticates ? DG_TAG_KEY_BYTES : 0),
   };
 }
 

@@ -13,6 +13,7 @@ struct dg_device {
   struct pst_plan plan;
   enum dg_framing framing;
   int family;            /* AF_UNSPEC: as addresses are written */
+  bool authenticates;    /* each datagram between Penstocks has a tag (tag.h) */
   bool keeps_departures; /* the transport's: its limits have DEPARTURE */
   uint32_t clock_rate;
 };

@@ -49,16 +49,16 @@ static void dg_endpoint_read_flow(struct dg_endpoint *endpoint, const struct pst
   uint64_t type = host->option_uint(options, "payload_type");
   uint64_t ssrc = host->option_uint(options, "ssrc");
 
-  endpoint->flow =
-      (struct dg_flow_params){.framing = device->framing,
-                              .address_is_fixed = endpoint->source.any.sa_family != AF_UNSPEC,
-                              .ssrc_is_fixed = ssrc != 0,
-                              .ssrc = (uint32_t)ssrc,
-                              .payload_type = type > 127 ? -1 : (int)type,
-                              .checks = host->option_uint(options, "checksum"),
-                              .message_max = (uint32_t)endpoint->message_max,
-                              .clock_rate = device->clock_rate,
-                              .reorder = (uint32_t)host->option_uint(options, "reorder")};
+  endpoint->flow = (struct dg_flow_params){
+      .framing = device->framing,
+      .address_is_fixed = endpoint->source.any.sa_family != AF_UNSPEC,
+      .ssrc_is_fixed = ssrc != 0,
+      .ssrc = (uint32_t)ssrc,
+      .payload_type = type > 127 ? -1 : (int)type,
+      .checks = host->option_uint(options, "checksum") && !device->authenticates,
+      .message_max = (uint32_t)endpoint->message_max,
+      .clock_rate = device->clock_rate,
+      .reorder = (uint32_t)host->option_uint(options, "reorder")};
   if (endpoint->flow.address_is_fixed) {
     dg_address_source(&endpoint->source, &endpoint->flow.source);
     endpoint->flow.port_is_fixed = endpoint->flow.source.port != 0;

@@ -37,12 +37,36 @@ static bool dg_flow_is_wanted(const struct dg_flow_params *params, const struct 
          (params->payload_type < 0 || header->payload_type == params->payload_type);
 }
 
+/* NULL, or where this one is counted that has no tag of the sender's, or had it before. */
+static uint64_t *dg_flow_authenticate(struct dg_flow *flow, const struct dg_arrival *arrival)
+{
+  const uint32_t fixed = dg_header_bytes(flow->params.framing, true);
+
+  assert(arrival->readable >= arrival->total); /* who opens a receiver sees to it */
+  if (arrival->is_cut || arrival->total < fixed + DG_TAG_BYTES)
+    return &flow->counts.unauthentic;
+  switch (dg_tag_check(flow->params.tag, arrival->header, fixed, arrival->rest,
+                       arrival->total - fixed - DG_TAG_BYTES)) {
+  case DG_TAG_NEW:
+    return NULL;
+  case DG_TAG_SEEN:
+    return &flow->counts.replayed;
+  case DG_TAG_WRONG:
+    break;
+  }
+  return &flow->counts.unauthentic;
+}
+
 /* NULL, or where this one is counted that is not a message of ours. */
 static uint64_t *dg_flow_classify(struct dg_flow *flow, const struct dg_arrival *arrival,
                                   struct dg_header *header, struct dg_message *message)
 {
   const struct dg_flow_params *params = &flow->params;
+  const uint32_t tag_bytes = params->tag ? DG_TAG_BYTES : 0;
+  uint64_t *cause = params->tag ? dg_flow_authenticate(flow, arrival) : NULL;
 
+  if (cause)
+    return cause;
   if (!dg_flow_is_source(params, arrival->source))
     return &flow->counts.not_ours;
   if (arrival->readable < arrival->total &&
@@ -51,13 +75,14 @@ static uint64_t *dg_flow_classify(struct dg_flow *flow, const struct dg_arrival 
     return &flow->counts.bad_header;
   }
   /* Without the nonce nothing else that a datagram says is believed. */
-  if (params->numbered &&
+  if (params->numbered && !params->tag &&
       !dg_has_nonce(params->framing, arrival->header, arrival->total, params->nonce))
     return &flow->counts.wrong_nonce;
   if (arrival->is_cut)
     return &flow->counts.too_long;
   switch (dg_parse(params->framing, params->numbered, arrival->header, arrival->rest,
-                   arrival->total, arrival->readable, header, &message->offset, &message->length)) {
+                   arrival->total - tag_bytes, arrival->readable - tag_bytes, header,
+                   &message->offset, &message->length)) {
   case DG_UNREADABLE:
     flow->counts.unreadable++;
     return &flow->counts.bad_header;
@@ -498,7 +523,8 @@ static void dg_flow_refuse(struct dg_flow *flow, const struct dg_arrival *arriva
   if (is_foreign)
     dg_flow_note_number(flow, arrival, cause);
   if (is_foreign ? dg_flow_is_followed(flow, arrival->source)
-                 : cause != &flow->counts.not_ours && cause != &flow->counts.wrong_nonce)
+                 : cause != &flow->counts.not_ours && cause != &flow->counts.wrong_nonce &&
+                       cause != &flow->counts.unauthentic && cause != &flow->counts.replayed)
     flow->counts.heard += dg_flow_is_life(flow, arrival);
 }
 
@@ -508,7 +534,8 @@ __attribute__((unused)) static inline bool dg_flow_adds_up(const struct dg_flow 
   const struct dg_counts *c = &flow->counts;
 
   return c->datagrams == c->messages + c->bad_header + c->bad_checksum + c->too_long + c->not_ours +
-                             c->wrong_nonce + c->displaced + c->too_late + c->too_far + flow->holds;
+                             c->wrong_nonce + c->displaced + c->too_late + c->too_far +
+                             c->unauthentic + c->replayed + flow->holds;
 }
 
 uint32_t dg_flow_take(struct dg_flow *flow, const struct dg_arrival *arrival,

@@ -7,7 +7,8 @@
  *
  * What holds at all times:
  *     datagrams == messages + bad_header + bad_checksum + too_long + not_ours + wrong_nonce
- *                  + displaced + too_late + too_far + (1 while one is held)
+ *                  + displaced + too_late + too_far + unauthentic + replayed
+ *                  + (1 while one is held)
  *
  * From another Penstock (`numbered`) the first number on the wire is known and becomes sequence 0.
  * Only that sender counts: its datagrams carry the stream's nonce. The foreign sender that comes
@@ -26,6 +27,10 @@
  * the transport reports by dg_flow_lost(), before the datagram that arrived next. A gap takes as
  * many of these losses as it can explain. The rest were losses of other streams.
  *
+ * With a `tag` each datagram is authenticated before anything else is looked at, its source
+ * included. One that is not the sender's, and one that came before, change nothing but their
+ * counts.
+ *
  * Payloads may lie where the CPU cannot read: dg_arrival.readable says how much of a datagram it
  * can. The rules are framing.h's; a byte sum that cannot be computed is not compared, and its
  * message counted as `unchecked`.
@@ -37,6 +42,7 @@
 
 #include "framing.h"
 #include "sequence.h"
+#include "tag.h"
 
 /* Messages that may be lost in a row, besides those that the medium lost here and those that
  * the time since the last one has room for: a number further ahead waits for its successor (RFC
@@ -98,7 +104,8 @@ struct dg_flow_params {
   enum dg_framing framing;
   bool numbered;         /* by another Penstock, not with framing none; else a foreign sender */
   uint32_t initial;      /* numbered: sequence 0 on the wire */
-  uint64_t nonce;        /* numbered: what each datagram carries */
+  uint64_t nonce;        /* numbered: what each datagram carries, without a tag */
+  struct dg_tag *tag;    /* numbered: authenticates each datagram, or NULL. The receiver's */
   bool address_is_fixed; /* others are not ours */
   bool address_locks;    /* none, by another Penstock: the first message's is its */
   /* One of address_locks, whose lock it has; 0: any. */
@@ -150,7 +157,8 @@ struct dg_message {
 
 struct dg_arrival {
   const struct dg_source *source;
-  const uint8_t *header; /* dg_header_bytes() of it, with a nonce where it is numbered */
+  const uint8_t *header; /* dg_header_bytes() of it, with a nonce where it is numbered, and a tag
+                            where there is one */
   const uint8_t *rest;   /* all further ones */
   uint32_t total;
   uint32_t readable; /* bytes of it that the CPU may read, the header's included; `total` or more:
@@ -171,6 +179,8 @@ struct dg_counts {
   uint64_t too_long;
   uint64_t not_ours;
   uint64_t wrong_nonce; /* in the name of another Penstock, and not of its stream */
+  uint64_t unauthentic; /* has no tag of the sender's */
+  uint64_t replayed;    /* has one, and came before */
   uint64_t displaced;   /* of a sender that is followed before or after, while another one is */
   uint64_t too_far;     /* its number lies further ahead than loss explains */
   uint64_t too_late;

@@ -34,8 +34,8 @@ static inline bool dg_run_begin(struct dg_run *run, struct dg_flow *flow,
   const struct dg_flow_params *params = &flow->params;
   const bool is_foreign = !params->numbered && params->framing != DG_FRAMING_NONE;
 
-  if (flow->holds || flow->credit || flow->tail.lost || flow->tail.no_message || flow->tail.next ||
-      !dg_flow_is_source(params, source))
+  if (params->tag || flow->holds || flow->credit || flow->tail.lost || flow->tail.no_message ||
+      flow->tail.next || !dg_flow_is_source(params, source))
     return false;
   if (params->framing == DG_FRAMING_NONE && params->address_locks && !params->address_is_fixed)
     return false;

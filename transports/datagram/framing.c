@@ -37,8 +37,10 @@ static uint64_t dg_framing_get64(const uint8_t *from)
   return (uint64_t)dg_framing_get32(from) << 32 | dg_framing_get32(from + 4);
 }
 
-/* RTP's extension: "defined by profile", here "PS", and a length of two words. */
+/* RTP's extension: "defined by profile", here "PS", and its length in words: two of the nonce, and
+ * four of the tag. */
 #define NONCE_EXTENSION UINT32_C(0x50530002)
+#define TAG_EXTENSION UINT32_C(0x50530006)
 
 void dg_write(enum dg_framing framing, const struct dg_header *header, uint8_t *to)
 {
@@ -55,7 +57,7 @@ void dg_write(enum dg_framing framing, const struct dg_header *header, uint8_t *
     dg_framing_put32(to + 8, header->ssrc);
     if (!header->has_nonce)
       return;
-    dg_framing_put32(to + 12, NONCE_EXTENSION);
+    dg_framing_put32(to + 12, header->has_tag ? TAG_EXTENSION : NONCE_EXTENSION);
     dg_framing_put64(to + 16, header->nonce);
   }
 }

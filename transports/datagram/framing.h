@@ -16,7 +16,7 @@ enum dg_framing {
   DG_FRAMING_RTP = 2,      /* RFC 3550, section 5.1 */
 };
 
-#define DG_HEADER_MAX 24u
+#define DG_HEADER_MAX 24u /* with a nonce; a tag follows it (tag.h) */
 /* Room that a receiver of RTP keeps behind a payload. Contributing sources (15 of 4 bytes) and the
  * header extension (64) stand between header and payload. */
 #define DG_RTP_TAILROOM 128u
@@ -45,9 +45,10 @@ struct dg_header {
   uint8_t payload_type;
   bool marker;
   bool has_nonce;
+  bool has_tag; /* the nonce is a number, and a tag follows the header (tag.h) */
 };
 
-/* `to` has dg_header_bytes(). */
+/* `to` has dg_header_bytes(). The tag of has_tag is written behind them by dg_tag_sign(). */
 void dg_write(enum dg_framing framing, const struct dg_header *header, uint8_t *to);
 
 enum dg_parse_result {

@@ -44,6 +44,11 @@ static const char *const dg_family_choices[] = {"auto", "ipv4", "ipv6", NULL};
                 "rtp_marker}` needs. Penstock senders add a nonce: 8 bytes, or an RTP "            \
                 "extension of 12. `none`: no header and no sequence numbers; the losses of a "     \
                 "foreign sender are unknown."),                                                    \
+      DG_SWITCH("authenticate", PST_SCOPE_STREAM, "false",                                         \
+                "A tag of 16 bytes in each datagram (AES-128-GMAC) proves its sender and covers "  \
+                "header and payload. What is forged, changed or replayed is dropped. The key is "  \
+                "random, and goes by the control channel, which needs `tls` beyond loopback. "     \
+                "No `checksum` is sent beside it. Not with `framing: none`."),                     \
       DG_NUMBER("clock_rate", UINT, PST_SCOPE_STREAM, "90000", 1, 1000000000,                      \
                 "`rtp`: ticks of the RTP timestamp in a second (90000 for video, the sampling "    \
                 "rate for audio)."),                                                               \
@@ -90,7 +95,11 @@ static const char *const dg_family_choices[] = {"auto", "ipv4", "ipv6", NULL};
 
 /* What only RTP's header has room for. */
 #define DG_RULES                                                                                   \
-  DG_RTP_ALONE("ssrc", "0"), DG_RTP_ALONE("payload_type", "128"), DG_RTP_ALONE("frame", "0")
+  DG_RTP_ALONE("ssrc", "0"), DG_RTP_ALONE("payload_type", "128"), DG_RTP_ALONE("frame", "0"),      \
+  {                                                                                                \
+    .option = "authenticate", .value = "true", .needs = "framing", .needed = "none",               \
+    .because = "a datagram without a header has no place for a tag", .flags = PST_RULE_OTHER       \
+  }
 #define DG_RTP_ALONE(option_, left_out)                                                            \
   {                                                                                                \
     .option = option_, .value = left_out, .needs = "framing", .needed = "rtp",                     \

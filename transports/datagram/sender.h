@@ -7,6 +7,7 @@
 #define DATAGRAM_SENDER_H
 
 #include "device.h"
+#include "tag.h"
 
 /* Messages of a frame may be sent later than those of the next ones: a filter may
  * hold them back. */
@@ -19,7 +20,9 @@ struct dg_frame {
 
 struct dg_sender {
   enum dg_framing framing;
-  bool sums;               /* headers have the byte sum of the payload */
+  bool sums;          /* headers have the byte sum of the payload */
+  struct dg_tag *tag; /* NULL: its datagrams have none */
+  uint8_t key[DG_TAG_KEY_BYTES];
   struct dg_header header; /* of message 0, as it would be at the beginning */
   uint32_t clock_rate;
   uint32_t frame;      /* messages of a frame; 0: no marker */
@@ -31,6 +34,8 @@ struct dg_sender {
 /* By the options of options.h; random beginnings. 0, or -errno, logged. */
 int dg_sender_open(struct dg_sender *sender, const struct dg_device *device,
                    const struct pst_options *options);
+/* Of one that is all zero, too. */
+void dg_sender_close(struct dg_sender *sender);
 
 static inline uint64_t dg_sender_ticks(const struct dg_sender *sender, uint64_t now_ns)
 {
@@ -58,7 +63,8 @@ static inline uint32_t dg_sender_frame_timestamp(struct dg_sender *sender, uint6
 }
 
 /* The header of message `sequence` into dg_header_bytes() at `to`. `sum`: dg_byte_sum() of its
- * payload, where sender->sums asks for it. `now_ns`: host->clock_ns(), for RTP alone. */
+ * payload, where sender->sums asks for it. `now_ns`: host->clock_ns(), for RTP alone. With a tag,
+ * dg_tag_sign() follows. */
 static inline void dg_sender_header(struct dg_sender *sender, uint64_t sequence, uint32_t sum,
                                     uint64_t now_ns, uint8_t *to)
 {
@@ -66,6 +72,8 @@ static inline void dg_sender_header(struct dg_sender *sender, uint64_t sequence,
 
   header.sequence += (uint32_t)sequence;
   header.checksum = sum;
+  if (header.has_tag)
+    header.nonce = dg_tag_number(sender->tag);
   if (sender->framing == DG_FRAMING_RTP) {
     uint64_t number = sender->frame ? sequence / sender->frame : 0;
     header.timestamp = sender->frame

@@ -25,7 +25,9 @@ int eth_open(const struct pst_host *host, const struct pst_open_params *params,
   made->sums = made->dg.framing == DG_FRAMING_SEQUENCE && host->option_uint(in.options, "checksum");
   made->stamps = host->option_uint(in.options, "timestamps") != 0;
   made->holds_back = host->option_uint(in.options, "departure") != 0;
-  int rc = eth_port_open(made, in.options, &made->port);
+  int rc = made->dg.authenticates ? PST_REFUSE(host, -EOPNOTSUPP, "authenticate: " ETH_NO_TAGS) : 0;
+  if (rc == 0)
+    rc = eth_port_open(made, in.options, &made->port);
   if (rc < 0) {
     free(made);
     return rc;

@@ -262,6 +262,7 @@ static void eth_options_describe_place(const struct pst_check *check, struct pst
     facts->flags |= PST_FACTS_SHARES;
 }
 
+/* What goes wrong on any machine, and what each device with these options has. */
 static void eth_options_check(const struct pst_check *check, struct pst_facts *facts)
 {
   enum eth_driver_kind driver = (enum eth_driver_kind)check->option_uint(check->options, "driver");
@@ -269,6 +270,8 @@ static void eth_options_check(const struct pst_check *check, struct pst_facts *f
   struct dg_checked checked;
 
   dg_options_check(check, NULL, "", (uint32_t)(mtu ? mtu : ETH_MTU_MAX) - 28u, &checked, facts);
+  if (check->option_uint(check->options, "authenticate"))
+    check->report(check, "authenticate", "%s", ETH_NO_TAGS);
   eth_options_check_driver(check, driver);
   eth_options_check_words(check);
   eth_options_check_macs(check, driver);

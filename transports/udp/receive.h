@@ -39,7 +39,7 @@ struct udp_entry {
   alignas(struct cmsghdr) uint8_t control[UDP_CONTROL_BYTES];
   union dg_address name;
   uint32_t slots[UDP_SEGMENTS_MAX];
-  uint8_t headers[UDP_SEGMENTS_MAX * DG_HEADER_MAX];
+  uint8_t headers[UDP_SEGMENTS_MAX * (DG_HEADER_MAX + DG_TAG_BYTES)];
   uint8_t *spill;  /* what has no slot yet; NULL: nothing is coalesced */
   uint32_t laid;   /* slots in `parts` */
   uint32_t stride; /* bytes of header and slot that each segment has there */

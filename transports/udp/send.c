@@ -36,6 +36,8 @@ void udp_tx_close(struct pst_endpoint *endpoint)
 {
   if (endpoint->tx && endpoint->tx->guard >= 0)
     close(endpoint->tx->guard);
+  if (endpoint->tx)
+    dg_sender_close(&endpoint->tx->dg);
   free(endpoint->tx);
 }
 
@@ -148,8 +150,11 @@ static bool udp_send_add(struct pst_endpoint *endpoint, struct batch *batch,
     tx->parts[batch->parts++] = (struct iovec){at, header};
     batch->headers++;
   }
+  const uint32_t first = batch->parts;
   dg_sender_header(&tx->dg, request->u.send.sequence, udp_send_add_payload(tx, batch, request),
                    now_ns, at);
+  if (tx->dg.tag)
+    dg_tag_sign(tx->dg.tag, at, header - DG_TAG_BYTES, &tx->parts[first], batch->parts - first);
   tx->counts[batch->buffers - 1]++;
   batch->bytes += size;
   assert(batch->headers <= batch->parts && batch->parts <= UDP_SEND_IOVECS);

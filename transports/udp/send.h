@@ -25,7 +25,7 @@ struct udp_tx {
   uint32_t mtu; /* of the path; datagrams of more are not coalesced */
   struct mmsghdr vector[UDP_SEND_BUFFERS];
   struct iovec parts[UDP_SEND_IOVECS];
-  uint8_t headers[UDP_SEND_IOVECS][DG_HEADER_MAX];
+  uint8_t headers[UDP_SEND_IOVECS][DG_HEADER_MAX + DG_TAG_BYTES];
   alignas(struct cmsghdr) uint8_t control[UDP_SEND_BUFFERS][UDP_SEND_CONTROL];
   uint32_t counts[UDP_SEND_BUFFERS]; /* requests of each buffer */
   uint64_t messages;

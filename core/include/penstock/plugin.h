@@ -140,6 +140,9 @@ enum pst_facts_flag {
   PST_FACTS_PROTOCOL_META = 1u << 0,
   /* Several ends may have the same `takes`, if all of them set this flag. */
   PST_FACTS_SHARES = 1u << 1,
+  /* The address of an endpoint holds a key. Where the control channel that carries it is in clear,
+   * and leaves the host, the stream is refused. */
+  PST_FACTS_SECRET_ADDRESS = 1u << 2,
 };
 
 /* What check() knows about any device that is opened with these options. */
