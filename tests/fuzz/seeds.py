@@ -484,6 +484,25 @@ def rc_blob_seeds():
                + bytes(128) + struct.pack(">III", 1, 0, 8))  # fmt: skip
 
 
+# ---- TLS: a way for each flight, a client's first, as fuzz_tls.c takes them ------------------
+
+
+def tls_seeds():
+    ways = 8
+    for kind in range(8):
+        yield bytes([kind])
+    for kind in (0, 1, 2, 5):
+        for way in range(1, ways):
+            for flight in range(5):
+                for at in (5, 70):
+                    yield bytes([kind]) + bytes(flight) + bytes([way, 0, at, 1]) + bytes(8)
+    for kind in range(2):
+        yield bytes([kind]) + bytes([7, 0, 0] * 16)
+        for record in (b"\x15\x03\x03\0\2\2\x28", b"\x14\3\3\0\1\1" * 8, b"\x16\3\1\x40\0\1\1\x86\xa0", b"\x17\3\3\0\0"):
+            for flight in range(5):
+                yield bytes([kind]) + bytes(flight) + bytes([3, 0, 0, len(record)]) + record
+
+
 # ---- UCX: a byte or two for each choice, as fuzz_ucx.c takes them --------------------------
 
 
