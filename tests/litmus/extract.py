@@ -23,7 +23,10 @@ def definition_of(text, name):
 
 
 def as_cpp(text):
-    """Types of Relacy's where C has qualifiers. A read that the compiler may not repeat is a read."""
+    """Types of Relacy's where C has qualifiers, or a pointer to a uint32_t that gcc's builtins get. A read that the
+    compiler may not repeat is a read."""
+    for name in set(re.findall(r"__atomic_\w+_n\((\w+),", text)):
+        text = re.sub(rf"\buint32_t \*{name}\b", f"shared<uint32_t> *{name}", text)
     text = re.sub(r"_Atomic\((?:struct )?([^()]+)\)", r"::atomic<\1>", text)
     text = re.sub(r"(?:struct )?(\w+) \*_Atomic\b", r"::atomic<\1 *>", text)
     text = re.sub(r"_Atomic (\w+)", r"::atomic<\1>", text)

@@ -183,6 +183,7 @@ static inline void atomic_thread_fence(int order)
     return;
   rl::atomic_thread_fence(litmus_order(order, RMW), $);
 }
+#define __atomic_thread_fence(order) atomic_thread_fence(order)
 static inline void atomic_signal_fence(int order)
 {
   (void)order;
