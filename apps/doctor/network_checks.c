@@ -144,12 +144,15 @@ static void network_priority_remedy(const struct host_link *port, const struct h
 {
   unsigned dscp = 0, paused = 0;
 
-  while (dscp < HOST_DSCPS - 1 && (port->pfc >> port->dscp[dscp] & 1) == 0)
+  while (dscp < HOST_DSCPS && (port->pfc >> port->dscp[dscp] & 1) == 0)
     dscp++;
   while ((port->pfc >> paused & 1) == 0)
     paused++;
-  finding->is_lost = !port->trusts_dscp && (!vlan || class->by_cm);
-  if (port->trusts_dscp)
+  finding->is_lost = port->trusts_dscp ? dscp == HOST_DSCPS : !vlan || class->by_cm;
+  if (port->trusts_dscp && dscp == HOST_DSCPS) /* no DSCP has such a priority */
+    snprintf(remedy, size, "sudo mlnx_qos -i %s --dscp2prio set,%u,%u; the same at the switch",
+             port->name, class->traffic_class >> 2, paused);
+  else if (port->trusts_dscp)
     snprintf(remedy, size, "set traffic_class: %u in the file (it is of %s)", dscp * 4, class->at);
   else if (!vlan)
     snprintf(remedy, size, "sudo mlnx_qos -i %s --trust dscp", port->name);

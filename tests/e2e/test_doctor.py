@@ -196,7 +196,9 @@ class Doctor(Case):
                 ("tagged", "", "", "", "set service_level: 3"), ("tagged with the level", "", "", level, None),
                 ("rdma_cm without a map", "", "", cm, "type vlan egress 0:3"), ("rdma_cm with a map", "", "0:3", cm, None),
                 ("rdma_cm, another entry", "", "0:3", f"{cm}\n    traffic_class: 8", "type vlan egress 2:3"),
-                ("DSCP", " dscp=0:0,26:3", "", "\n    traffic_class: 104", None), ("DSCP", " dscp=0:0,26:3", "", level, "set traffic_class: 104")):  # fmt: skip
+                ("DSCP", " dscp=0:0,26:3", "", "\n    traffic_class: 104", None), ("DSCP", " dscp=0:0,26:3", "", level, "set traffic_class: 104"),
+                ("the last DSCP", " dscp=0:0,63:3", "", level, "set traffic_class: 252"),
+                ("no DSCP", " dscp=0:0,26:4", "", "\n    traffic_class: 104", "mlnx_qos -i rdma0 --dscp2prio set,26,3")):  # fmt: skip
             with self.subTest(what):
                 line = f"{port}{dscp} ecn=1{'' if tagged is None else vlan + tagged}\n#"
                 words = self.yaml("verbs.yaml", "device: mlx5_0", f"device: mlx5_0{options}")
