@@ -11,6 +11,7 @@ RESOURCES = {
     "/apis/apps/v1": {"DaemonSet": True, "Deployment": True},
     "/apis/batch/v1": {"Job": True},
     "/apis/rbac.authorization.k8s.io/v1": {"ClusterRole": False, "ClusterRoleBinding": False},
+    "/apis/admissionregistration.k8s.io/v1": {"ValidatingAdmissionPolicy": False, "ValidatingAdmissionPolicyBinding": False},
     "/apis/networking.k8s.io/v1": {"NetworkPolicy": True},
 }  # fmt: skip
 VERBS = ["create", "delete", "get", "list", "patch", "update", "watch"]

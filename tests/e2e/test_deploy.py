@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """deploy/: the chart by Helm's library, manifests by the schemas of three Kubernetes, what is in them by the program."""
+import json
 import os
 import pathlib
 import re
@@ -17,7 +18,7 @@ from kube_api import ApiServer
 from machines import unpack
 from netns import need
 
-VERSIONS = ("1.29.0", "1.33.0", "1.37.0")
+VERSIONS = ("1.30.0", "1.33.0", "1.37.0")
 MANIFESTS = sorted((ROOT / "deploy" / "kubernetes").glob("*.yaml"))
 UNITS = sorted((ROOT / "deploy" / "systemd").glob("*.service"))
 VALUES = sorted((helm.CHART / "ci").glob("*.yaml"))
@@ -142,8 +143,6 @@ class Chart(unittest.TestCase):
 
     def test_every_value_is_described(self):
         """By the schema; and each of the schema has its default in values.yaml."""
-        import json
-
         defaults = module("yaml", "python3-yaml").safe_load((helm.CHART / "values.yaml").read_text())
         schema = json.loads((helm.CHART / "values.schema.json").read_text())
 
@@ -232,6 +231,40 @@ class Node(Case):
                 self.assertEqual(request["path"], "/api/v1/nodes/node-7")
                 self.assertEqual(request["type"], "application/merge-patch+json")
                 self.assertEqual(request["body"], {"metadata": {"labels": {"penstock.io/doctor": label}}})
+
+    def test_the_account_changes_the_label_of_its_own_node_alone(self):
+        """By the policy's expressions, in their own language; what the script sends passes."""
+        evaluate = module("cel", "common-expression-language").evaluate
+        binding = self.kinds["ValidatingAdmissionPolicyBinding", "penstock-doctor"]["spec"]
+        policy = self.kinds["ValidatingAdmissionPolicy", binding["policyName"]]["spec"]
+        self.assertEqual((binding["validationActions"], policy["failurePolicy"]), (["Deny"], "Fail"))
+        self.assertEqual(policy["matchConstraints"], {"resourceRules": [
+            {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["nodes"], "operations": ["UPDATE"]}]})  # fmt: skip
+
+        def allows(change, name="penstock-doctor", node=("node-7",)):
+            old = {"metadata": {"name": "node-7", "labels": {"zone": "a"}, "annotations": {"a": "b"}}, "spec": {"podCIDR": "x"}}
+            new = json.loads(json.dumps(old))
+            change(new)
+            extra = {"authentication.kubernetes.io/node-name": list(node)} if node else {}
+            request = {"name": "node-7", "userInfo": {"username": f"system:serviceaccount:penstock:{name}", "extra": extra}}
+            context = {"object": new, "oldObject": old, "request": request}
+            (condition,) = policy["matchConditions"]
+            return not evaluate(condition["expression"], context) or all(
+                evaluate(rule["expression"], context) for rule in policy["validations"])  # fmt: skip
+
+        def label(node):
+            node["metadata"]["labels"]["penstock.io/doctor"] = "ok"
+
+        self.assertTrue(allows(label))
+        self.assertFalse(allows(label, node=("node-8",)))
+        self.assertFalse(allows(label, node=None), "a token that is no pod's")
+        for change in (lambda node: node["metadata"]["labels"].update(zone="b"), lambda node: node["metadata"]["labels"].clear(),
+                       lambda node: node["metadata"]["labels"].update(other="b"), lambda node: node["metadata"].pop("labels"),
+                       lambda node: node["metadata"]["annotations"].update(a="c"), lambda node: node["metadata"].pop("annotations"),
+                       lambda node: node["metadata"].update(finalizers=["x"]), lambda node: node["metadata"].update(ownerReferences=[]),
+                       lambda node: node["spec"].update(unschedulable=True), lambda node: node["spec"].update(taints=[])):  # fmt: skip
+            self.assertFalse(allows(change))
+            self.assertTrue(allows(change, name="another"))
 
     def test_an_account_without_the_right_is_said(self):
         unpack(MACHINE.read_text(), self.folder / "machine")
