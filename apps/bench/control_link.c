@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <json-c/json.h>
+#include <math.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -18,6 +19,7 @@
 #include "sessions.h"
 #include "signals.h"
 #include "util/host_port.h"
+#include "util/printable.h"
 
 #define NESTING_MAX 8
 #define CLIENTS_MAX 64
@@ -131,13 +133,64 @@ uint64_t bench_link_number(struct json_object *object, const char *key)
   return json_object_is_type(member, json_type_int) ? json_object_get_uint64(member) : 0;
 }
 
+static bool bench_link_clean(struct json_object *value);
+
+static void bench_link_clean_text(struct json_object *value)
+{
+  const char *text = json_object_get_string(value);
+  const int length = json_object_get_string_len(value);
+  size_t bytes;
+
+  if (!pst_unprintable(text, (size_t)length, &bytes))
+    return;
+  char *copy = strndup(text, (size_t)length);
+  if (copy)
+    pst_make_printable(copy, strlen(copy), '?');
+  json_object_set_string(value, copy ? copy : "");
+  free(copy);
+}
+
+static bool bench_link_clean_members(struct json_object *object)
+{
+  size_t bytes;
+
+  json_object_object_foreach(object, key, member)
+  {
+    if (pst_unprintable(key, strlen(key), &bytes) || !bench_link_clean(member))
+      return false;
+  }
+  return true;
+}
+
+/* Makes texts printable UTF-8. False: there is a number that JSON has not, as NaN, or a key that is
+ * no name. */
+static bool bench_link_clean(struct json_object *value)
+{
+  switch (json_object_get_type(value)) {
+  case json_type_double:
+    return isfinite(json_object_get_double(value));
+  case json_type_string:
+    bench_link_clean_text(value);
+    return true;
+  case json_type_array:
+    for (size_t i = 0; i < json_object_array_length(value); i++)
+      if (!bench_link_clean(json_object_array_get_idx(value, i)))
+        return false;
+    return true;
+  case json_type_object:
+    return bench_link_clean_members(value);
+  default:
+    return true;
+  }
+}
+
 struct json_object *bench_link_parse(const struct pst_node_event *event)
 {
   struct json_tokener *tokener = json_tokener_new_ex(NESTING_MAX);
   struct json_object *object =
       tokener ? json_tokener_parse_ex(tokener, event->bytes, (int)event->length) : NULL;
 
-  if (!json_object_is_type(object, json_type_object)) {
+  if (!json_object_is_type(object, json_type_object) || !bench_link_clean(object)) {
     json_object_put(object);
     object = NULL;
   }

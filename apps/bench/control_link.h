@@ -79,7 +79,8 @@ struct json_object *bench_link_object(const char *key, struct json_object *value
 const char *bench_link_text(struct json_object *object, const char *key);
 /* The number of a member; 0 if there is none. */
 uint64_t bench_link_number(struct json_object *object, const char *key);
-/* Parses a peer's message. Returns NULL if it is no message, or out of memory. */
+/* Parses a peer's message. Its texts are printable UTF-8, its numbers finite. Returns NULL if it is
+ * no message, or out of memory. */
 struct json_object *bench_link_parse(const struct pst_node_event *event);
 /* As pst_peer_send(); -ENOMEM; -ENOTCONN: peer is NULL. */
 int bench_link_post(struct pst_peer *peer, struct json_object *object);

@@ -13,6 +13,7 @@
 #include "clock.h"
 #include "json_put.h"
 #include "log.h"
+#include "result.h"
 #include "signals.h"
 
 #define GREET_NS (30 * NS_PER_S)  /* it looks at its devices meanwhile */
@@ -64,11 +65,31 @@ static void hardware_remote_take_has(struct json_object *said, struct hardware_h
   hardware_remote_take_parts(said, "memories", &has->memories);
 }
 
+/* Of what the server says of its host, what `form` has, which is of this host. */
+static struct json_object *hardware_remote_copy_host(struct json_object *said,
+                                                     struct json_object *form)
+{
+  struct json_object *object = json_object_new_object();
+
+  json_object_object_foreach(form, key, value)
+  {
+    struct json_object *part = NULL;
+    json_object_object_get_ex(said, key, &part);
+    if (json_object_is_type(value, json_type_object))
+      json_object_object_add(object, key, hardware_remote_copy_host(part, value));
+    else if (json_object_is_type(value, json_type_int))
+      app_json_put_uint(object, key, bench_link_number(said, key));
+    else
+      app_json_put_text(object, key, bench_link_text(said, key));
+  }
+  return object;
+}
+
 /* Exchanges hellos with the server, whose devices *far then has. 0, or -errno with *error
  * reported. */
 static int hardware_remote_greet(struct hardware_remote *far, struct pst_error *error)
 {
-  struct json_object *said = NULL;
+  struct json_object *said = NULL, *environment = NULL;
   struct json_object *hello = bench_link_object("penstock_hardware_check", json_object_new_int(1));
 
   json_object_object_add(hello, "version", json_object_new_string(pst_version()));
@@ -88,8 +109,10 @@ static int hardware_remote_greet(struct hardware_remote *far, struct pst_error *
                       "hardware-check: %s is not a penstock hardware-check --server",
                       far->link->peer);
   hardware_remote_take_has(said, &far->end.has);
-  if (json_object_object_get_ex(said, "environment", &far->environment))
-    json_object_get(far->environment);
+  json_object_object_get_ex(said, "environment", &environment);
+  struct json_object *form = app_result_environment();
+  far->environment = hardware_remote_copy_host(environment, form);
+  json_object_put(form);
   json_object_put(said);
   return rc;
 }
@@ -135,6 +158,7 @@ static struct json_object *hardware_remote_hear(struct hardware_remote *far, con
   return NULL;
 }
 
+/* Asks the server for the step. far->port is what it says its program listens at. */
 static int hardware_remote_start_there(struct hardware_remote *far, const struct hardware_ask *ask,
                                        char why[HARDWARE_WHY])
 {
@@ -159,7 +183,12 @@ static int hardware_remote_start_there(struct hardware_remote *far, const struct
     rc = -EPROTO;
   }
   snprintf(far->host, sizeof(far->host), "%s", far->link->remote);
-  far->port = (uint16_t)bench_link_number(said, "port");
+  const uint64_t port = bench_link_number(said, "port");
+  if (rc == 0 && (port == 0 || port > UINT16_MAX)) {
+    snprintf(why, HARDWARE_WHY, "the other end names no port to connect to");
+    rc = -EPROTO;
+  }
+  far->port = (uint16_t)port;
   json_object_put(said);
   return rc;
 }
@@ -209,8 +238,9 @@ static struct json_object *hardware_remote_copy_told(struct json_object *said)
   app_json_put_text(object, "command", bench_link_text(said, "command"));
   json_object_object_get_ex(said, "exit_status", &status);
   json_object_object_add(object, "exit_status",
-                         json_object_is_type(status, json_type_int) ? json_object_get(status)
-                                                                    : NULL);
+                         json_object_is_type(status, json_type_int)
+                             ? json_object_new_uint64(bench_link_number(said, "exit_status"))
+                             : NULL);
   app_json_put_text(object, "ended", ended[0] != '\0' ? ended : "it does not say");
   json_object_object_get_ex(said, "lines", &list);
   for (size_t i = 0;

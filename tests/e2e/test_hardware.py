@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """penstock hardware-check: on the simulated device, on the fake GPU and on a bare host; its verdicts, its report, how it ends."""
+import json
 import os
 import pathlib
 import re
 import shutil
 import signal
 import socket
+import subprocess
 import unittest
 
-from harness import BUILD, FAKES, PROGRAM, Case, free_port, main, wait_until
+from harness import BUILD, FAKES, HANGS, PROGRAM, Case, free_port, main, wait_until
 
 SIMULATED = os.environ.get("PENSTOCK_SIMVERBS", "")
 BRIEF = ("--duration", "20ms")
@@ -174,13 +176,45 @@ class Host(Checking):
         server = self.start("hardware-check", "--server", "--once", "--plugin-path", CUDA, f"127.0.0.1:{port}",
                             environment=fake_gpu("delay_us=0"))  # fmt: skip
         server.wait_line("hardware-check: serving")
-        checks, result, child = self.check("--transport", "udp", "--memory", "cuda", "--check", "stream", f"127.0.0.1:{port}")
+        checks, result, child = self.check("--transport", "udp", "--memory", "cuda", "--check", "stream",
+                                          "--transport-option", "sndbuf=64KiB", f"127.0.0.1:{port}")  # fmt: skip
         self.assertEqual(server.wait(), 0, str(server))
+        (here, peer) = (checks["stream"]["steps"][0][end]["command"] for end in ("here", "peer"))
+        self.assertIn("--transport-option sndbuf=64KiB", here)
+        self.assertNotIn("sndbuf", peer, "an option is of this host's ends")
         self.assertEqual([(step["step"], step["verdict"]) for step in checks["stream"]["steps"]],
                          [("into it", "ok"), ("out of it", "skipped")], child)  # fmt: skip
         self.assertIn("no memory cuda at this end", checks["stream"]["steps"][1]["why"])
         self.assertTrue(checks["stream"]["memory_device"])
         self.assertEqual(result["hardware"]["peer_environment"]["hostname"], "host-1")
+
+    def test_a_far_end_that_says_what_cannot_be(self):
+        """It steers no terminal, and the result keeps to its schema."""
+        hello = {"penstock_hardware_check": 1, "tools": -1, "memories": {"host": 1}, "environment": {
+                    "hostname": "far\n\x1b[2J", "cores": "many", "huge_pages": [1], "extra": 1, "cpu": "x" * 2000},
+                 "transports": [7, {"name": "udp", "why": 1, "devices": [None, {"name": "\x1b[31m" * 99, "detail": "\u202e"}]}]}  # fmt: skip
+        told = '{"told": {"exit_status": -5, "ended": 7, "lines": [1, "\\u001b[2J"], "command": [], "counters": {"cycles": "x"}}}'
+        for lines, why in (
+                (['{"penstock_hardware_check": NaN}'], "is not a penstock hardware-check --server"),
+                (['{"penstock_hardware_check": 1, "a\\u001b": 1}'], "is not a penstock hardware-check --server"),
+                ([json.dumps(hello)], "the other end has gone"),
+                ([json.dumps(hello), "<", '{"error": "no \\u001b[2J"}', "<", told], r"no \?\[2J"),
+                ([json.dumps(hello), "<", '{"port": 65536}', "<", told], "the other end names no port"),
+                ([json.dumps(hello), "<", '{"port": 1}', "<", told], "127.0.0.1"),
+                ([json.dumps(hello), "<", '{"port": 1}', "<", told.replace('"x"', "1e999")], "127.0.0.1")):  # fmt: skip
+            with self.subTest(lines=lines[1:] or lines):
+                far = subprocess.Popen([BUILD / "tests" / "e2e" / "rank", "listen", "127.0.0.1:0"], text=True,
+                                       stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # fmt: skip
+                with far:
+                    address = far.stdout.readline().strip()
+                    child = self.start("hardware-check", *BRIEF, "--transport", "udp", "--memory", "host", "--check", "address",
+                                       "--json", self.folder / "out.json", address)  # fmt: skip
+                    far.communicate("\n".join(["<", *lines, "<"]), timeout=HANGS)
+                self.assertEqual(child.wait(), 1, child)
+                said = child.stdout + child.stderr
+                self.assertRegex(said, why)
+                self.assertNotIn("\x1b", said)
+                self.result()
 
     def test_wrong_command_lines(self):
         for words, why in ((("--check", "ring"), "did you mean 'rings'"),
@@ -190,6 +224,7 @@ class Host(Checking):
                            (("--limit", "0"), "--limit '0' is not a time"),
                            (("--path", "stagd"), "did you mean 'staged'"),
                            (("--memory-option", "a=b"), "--memory-option is for one --memory"),
+                           (("--transport-option", "a=b"), "--transport-option is for one --transport"),
                            (("--once",), "--once is for --server"),
                            (("--server", "--check", "rings"), "the client says what is checked"),
                            (("1.2.3.4", "--peer-device", "a"), "has its own --device")):  # fmt: skip
