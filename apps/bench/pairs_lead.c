@@ -555,3 +555,24 @@ void bench_pairs_lead(struct pairs *pairs, struct pst_error *error)
   free(pairs->ranks);
   bench_matrix_close(&pairs->matrix);
 }
+/* Refuses each other rank, with the reason, so that none waits for rank 0. */
+static void bench_pairs_turn_away(struct pairs *pairs, const char *why)
+{
+  struct pst_error error = PST_ERROR_INIT;
+  uint32_t left = pairs->exchange.ranks - 1;
+
+  if (pairs->endpoint_count == 0 || pairs->endpoints[0].host[0] == '\0' ||
+      bench_pairs_publish(pairs, &error) < 0)
+    return;
+  while (left > 0 && !app_signals_stop() && app_now_ns() < pairs->until_ns) {
+    struct control_link *link = NULL;
+    if (bench_link_take(&pairs->server, LOOK_NS, &link) < 0)
+      continue;
+    left--;
+    bench_link_send(link, bench_link_object("error", json_object_new_string(why)));
+    bench_link_close(link);
+  }
+}
+
+  else
+    bench_pairs_turn_away(pairs, error->text);

@@ -205,14 +205,17 @@ class AllPairs(Case):
     def test_a_rank_that_cannot_measure_is_named(self):
         exchange = self.folder / "exchange"
         exchange.mkdir()
-        children = [
-            self.start("bench", "--all-pairs", "--transport", "loopback", "--memory", memory, "--exchange", exchange,
-                       "--rank", rank, "--ranks", 2)
-            for rank, memory in enumerate(("host", "nowhere"))
-        ]  # fmt: skip
-        self.assertGreater(children[0].wait(), 0)
-        self.assertGreater(children[1].wait(), 0)
-        self.assertRegex(children[0].stderr, r"bench: rank 1 \(.*\): .*nowhere")
+        for memories in (("host", "nowhere"), ("nowhere", "host")):
+            with self.subTest(memories=memories):
+                children = [
+                    self.start("bench", "--all-pairs", "--transport", "loopback", "--memory", memory, "--exchange",
+                               exchange, "--rank", rank, "--ranks", 2, "--wait", f"{HANGS}s")
+                    for rank, memory in enumerate(memories)
+                ]  # fmt: skip
+                for child in children:
+                    self.assertGreater(child.wait(), 0)
+                self.assertRegex(children[0].stderr, "nowhere")
+                self.assertRegex(children[1].stderr, "rank 0 ends the job: bench: .*nowhere")
 
     def test_what_cannot_be_is_refused(self):
         for arguments, why in (
