@@ -8,9 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "json_put.h"
 #include "log.h"
 #include "plugin_options.h"
 #include "sessions.h"
+#include "topo/machine.h"
 
 #define WORDS_EACH 16
 #define CPU_MAX 4095
@@ -114,6 +116,18 @@ static int bench_endpoints_read(const struct arguments *arguments, const struct 
   return rc;
 }
 
+static void bench_endpoints_find_devices(struct endpoint *endpoints, uint32_t count)
+{
+  struct topo_machine *machine = NULL;
+  char why[TOPO_WHY_BYTES];
+  const bool is_known = topo_machine_read(NULL, &machine, why) == 0;
+
+  for (uint32_t i = 0; i < count; i++)
+    bench_end_devices_find(is_known ? machine : NULL, &endpoints[i].plan.side, endpoints[i].host,
+                           &endpoints[i].devices);
+  topo_machine_close(machine);
+}
+
 int bench_endpoints_open(const struct arguments *arguments, const struct bench_plan *plan,
                          struct endpoint **endpoints, uint32_t *count, struct pst_error *error)
 {
@@ -141,6 +155,8 @@ int bench_endpoints_open(const struct arguments *arguments, const struct bench_p
     rc = bench_link_listen("bench", where, 0, &plan->access, endpoint->plan.cpus[0],
                            &endpoint->server, error);
   }
+  if (rc == 0)
+    bench_endpoints_find_devices(*endpoints, *count);
   return rc;
 }
 
@@ -162,7 +178,12 @@ struct json_object *bench_endpoints_json(const struct endpoint *endpoints, uint3
   for (uint32_t i = 0; i < count; i++) {
     snprintf(where, sizeof(where), "%s:%u", endpoints[i].host,
              pst_node_port(endpoints[i].server.node));
-    json_object_array_add(list, json_object_new_string(where));
+    struct json_object *end = bench_link_object("address", json_object_new_string(where));
+    app_json_put_text(end, "adapter", endpoints[i].devices.adapter.name);
+    app_json_put_text(end, "adapter_id", endpoints[i].devices.adapter.id);
+    app_json_put_text(end, "gpu", endpoints[i].devices.gpu.name);
+    app_json_put_text(end, "gpu_id", endpoints[i].devices.gpu.id);
+    json_object_array_add(list, end);
   }
   return list;
 }
@@ -173,7 +194,7 @@ bool bench_endpoints_are(struct json_object *ends)
       json_object_array_length(ends) > BENCH_ENDPOINTS_MAX)
     return false;
   for (size_t i = 0; i < json_object_array_length(ends); i++)
-    if (!json_object_is_type(json_object_array_get_idx(ends, i), json_type_string))
+    if (bench_link_text(json_object_array_get_idx(ends, i), "address")[0] == '\0')
       return false;
   return true;
 }

@@ -8,6 +8,7 @@
 
 #include "cases.h"
 #include "control_link.h"
+#include "end_devices.h"
 #include "own_address.h"
 
 #define BENCH_ENDPOINTS_MAX 64u
@@ -16,6 +17,7 @@ struct endpoint {
   struct bench_plan plan; /* the command line's, with what is this endpoint's own */
   char *words;            /* --endpoint, in its parts */
   char host[OWN_ADDRESS_MAX];
+  struct end_devices devices;
   struct control_link_server server; /* where the other ranks find it */
 };
 
@@ -24,7 +26,8 @@ struct endpoint {
 int bench_endpoints_open(const struct arguments *arguments, const struct bench_plan *plan,
                          struct endpoint **endpoints, uint32_t *count, struct pst_error *error);
 void bench_endpoints_close(struct endpoint *endpoints, uint32_t count);
-/* The addresses of their servers, a new list. */
+/* For rank 0 and the partners, a new list: the address of its server, "adapter" and "gpu" as names
+ * or null, and "adapter_id" and "gpu_id", which tell two devices of a host apart. */
 struct json_object *bench_endpoints_json(const struct endpoint *endpoints, uint32_t count);
 /* Whether what a rank has sent is such a list. */
 bool bench_endpoints_are(struct json_object *ends);

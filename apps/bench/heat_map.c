@@ -140,14 +140,15 @@ static void bench_heat_frame(const struct drawing *drawing, const struct bench_o
 static void bench_heat_draw_names(const struct drawing *drawing)
 {
   const struct matrix *matrix = drawing->matrix;
-  char name[MATRIX_NAME_MAX];
+  char name[MATRIX_NAME_MAX], place[MATRIX_PLACE_MAX];
 
   for (uint32_t end = 0; end < matrix->count; end++) {
     const double middle = ((double)end + 0.5) * drawing->cell;
     bench_matrix_end_name(matrix, end, name);
     fprintf(drawing->to, "<text x='%g' y='%g' text-anchor='end'>", drawing->left - 8,
             TOP + middle + 5);
-    app_xml_put(drawing->to, matrix->ends[end].host, strlen(matrix->ends[end].host));
+    bench_matrix_end_place(matrix, end, place);
+    app_xml_put(drawing->to, place, strlen(place));
     fprintf(drawing->to, "  <tspan font-weight='bold'>%s</tspan></text>\n", name);
     fprintf(drawing->to, "<text x='%g' y='%d' text-anchor='middle' font-weight='bold'>%s</text>\n",
             drawing->left + middle, TOP - 8, name);
@@ -211,12 +212,12 @@ void bench_matrix_draw(FILE *to, const struct matrix *matrix)
 {
   struct drawing drawing = {
       .to = to, .matrix = matrix, .cell = matrix->count <= NUMBERS_MOST ? CELL : CELL_SMALL};
-  char title[MATRIX_NAME_MAX];
+  char title[MATRIX_NAME_MAX], place[MATRIX_PLACE_MAX];
   size_t longest = 4;
 
   for (uint32_t end = 0; end < matrix->count; end++)
-    if (strlen(matrix->ends[end].host) > longest)
-      longest = strlen(matrix->ends[end].host);
+    if (strlen(bench_matrix_end_place(matrix, end, place)) > longest)
+      longest = strlen(place);
   drawing.left = 70 + LETTER * (double)longest;
   bench_heat_choose_scale(&drawing);
   const double side = (double)matrix->count * drawing.cell;

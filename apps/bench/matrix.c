@@ -11,7 +11,9 @@
 #include "json_put.h"
 #include "size.h"
 
-#define TABLE_MOST 32   /* the most ends whose matrix fits a terminal */
+#define TABLE_MOST 32  /* the most ends whose matrix fits a terminal */
+#define PLACE_LEAST 15 /* letters of an end's host, adapter and GPU */
+#define PLACE_MOST 40
 #define VALUE_MOST 1e12 /* more Gbps or us than any link has: sums of such values stay finite */
 
 int bench_matrix_open(struct matrix *matrix, uint32_t count)
@@ -74,6 +76,16 @@ const char *bench_matrix_end_name(const struct matrix *matrix, uint32_t end,
   return name;
 }
 
+const char *bench_matrix_end_place(const struct matrix *matrix, uint32_t end,
+                                   char place[MATRIX_PLACE_MAX])
+{
+  const struct matrix_end *it = &matrix->ends[end];
+
+  snprintf(place, MATRIX_PLACE_MAX, "%s%s%s%s%s", it->host, it->adapter[0] ? " " : "", it->adapter,
+           it->gpu[0] ? " " : "", it->gpu);
+  return place;
+}
+
 const char *bench_matrix_unit(const struct matrix *matrix)
 {
   return bench_matrix_is_bandwidth(matrix) ? "Gbps" : "us";
@@ -96,11 +108,24 @@ static int bench_matrix_digits(double value)
   return value < 0.1 ? 5 : value < 10 ? 3 : value < 100 ? 2 : value < 1000 ? 1 : 0;
 }
 
-static void bench_matrix_show_row(FILE *to, const struct matrix *matrix, uint32_t from)
+static int bench_matrix_place_width(const struct matrix *matrix)
 {
-  char name[MATRIX_NAME_MAX];
+  char place[MATRIX_PLACE_MAX];
+  int width = PLACE_LEAST;
 
-  fprintf(to, "%6s %-15.15s", bench_matrix_end_name(matrix, from, name), matrix->ends[from].host);
+  for (uint32_t end = 0; end < matrix->count; end++) {
+    const int length = (int)strlen(bench_matrix_end_place(matrix, end, place));
+    width = length > width ? length : width;
+  }
+  return width < PLACE_MOST ? width : PLACE_MOST;
+}
+
+static void bench_matrix_show_row(FILE *to, const struct matrix *matrix, uint32_t from, int width)
+{
+  char name[MATRIX_NAME_MAX], place[MATRIX_PLACE_MAX];
+
+  fprintf(to, "%6s %-*.*s", bench_matrix_end_name(matrix, from, name), width, width,
+          bench_matrix_end_place(matrix, from, place));
   for (uint32_t i = 0; i < matrix->count; i++) {
     const double value = matrix->values[from * matrix->count + i];
     if (value < 0)
@@ -116,15 +141,16 @@ static void bench_matrix_show_outlier(FILE *to, const struct matrix *matrix,
 {
   char from[MATRIX_NAME_MAX], other[MATRIX_NAME_MAX];
   const char *whole = matrix->has_endpoints ? "endpoint" : "rank";
-  const char *host = matrix->ends[outlier->from].host;
+  char place[MATRIX_PLACE_MAX], there[MATRIX_PLACE_MAX];
 
   bench_matrix_end_name(matrix, outlier->from, from);
   bench_matrix_end_name(matrix, outlier->to, other);
+  bench_matrix_end_place(matrix, outlier->from, place);
   if (outlier->what == BENCH_SLOW_LINK)
-    fprintf(to, "slow: link from %s %s (%s) to %s (%s)", whole, from, host, other,
-            matrix->ends[outlier->to].host);
+    fprintf(to, "slow: link from %s %s (%s) to %s (%s)", whole, from, place, other,
+            bench_matrix_end_place(matrix, outlier->to, there));
   else
-    fprintf(to, "slow: %s %s (%s)%s", whole, from, host,
+    fprintf(to, "slow: %s %s (%s)%s", whole, from, place,
             outlier->what == BENCH_SLOW_SENDER     ? " as a sender"
             : outlier->what == BENCH_SLOW_RECEIVER ? " as a receiver"
                                                    : "");
@@ -145,12 +171,13 @@ void bench_matrix_show(FILE *to, const struct matrix *matrix)
   if (matrix->count > TABLE_MOST) {
     fprintf(to, "%u ends: the matrix is in --json FILE and --heat-map FILE\n", matrix->count);
   } else {
-    fprintf(to, "%6s %-15s", matrix->has_endpoints ? "end" : "rank", "host");
+    const int width = bench_matrix_place_width(matrix);
+    fprintf(to, "%6s %-*s", matrix->has_endpoints ? "end" : "rank", width, "host");
     for (uint32_t end = 0; end < matrix->count; end++)
       fprintf(to, " %8s", bench_matrix_end_name(matrix, end, name));
     fprintf(to, "\n");
     for (uint32_t from = 0; from < matrix->count; from++)
-      bench_matrix_show_row(to, matrix, from);
+      bench_matrix_show_row(to, matrix, from, width);
   }
   if (spread->count == 0) {
     fprintf(to, "nothing was measured\n");
@@ -179,6 +206,8 @@ static struct json_object *bench_matrix_ends_json(const struct matrix *matrix)
     app_json_put_uint(end, "endpoint", matrix->ends[i].endpoint);
     app_json_put_text(end, "hostname", matrix->ends[i].host);
     app_json_put_text(end, "address", matrix->ends[i].address);
+    app_json_put_text(end, "adapter", matrix->ends[i].adapter);
+    app_json_put_text(end, "gpu", matrix->ends[i].gpu);
     json_object_array_add(list, end);
   }
   return list;

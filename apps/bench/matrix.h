@@ -17,6 +17,7 @@ struct matrix_end {
   uint32_t rank, endpoint;
   char host[64];
   char address[96];
+  char adapter[64], gpu[64]; /* "": none, or not known */
 };
 
 struct matrix {
@@ -39,9 +40,13 @@ void bench_matrix_take(struct matrix *matrix, uint32_t from, uint32_t to, struct
 int bench_matrix_judge(struct matrix *matrix);
 
 #define MATRIX_NAME_MAX 96
+#define MATRIX_PLACE_MAX 200
 /* "3" or "3.1" where ranks have several endpoints. */
 const char *bench_matrix_end_name(const struct matrix *matrix, uint32_t end,
                                   char name[MATRIX_NAME_MAX]);
+/* "node2 mlx5_0 gpu1": its host, and what is known of its adapter and GPU. */
+const char *bench_matrix_end_place(const struct matrix *matrix, uint32_t end,
+                                   char place[MATRIX_PLACE_MAX]);
 const char *bench_matrix_unit(const struct matrix *matrix);
 /* "send bandwidth, 1 MiB" */
 const char *bench_matrix_title(const struct matrix *matrix, char title[MATRIX_NAME_MAX]);

@@ -53,7 +53,7 @@ static bool bench_meeting_measure(const struct meeting *meeting, const struct be
 static bool bench_meeting_run_case(struct meeting *meeting, uint32_t from, uint32_t to)
 {
   const struct bench_plan *plan = &meeting->endpoints[from].plan;
-  const char *where = json_object_get_string(json_object_array_get_idx(meeting->far, to));
+  const char *where = bench_link_text(json_object_array_get_idx(meeting->far, to), "address");
   struct bench_row *row = calloc(1, sizeof(*row));
 
   if (!row)

@@ -14,8 +14,9 @@
 #include "matrix.h"
 #include "meeting.h"
 #include "result_row.h"
+#include "schedule.h"
 
-#define PAIRS_VERSION 1 /* of what ranks say to one another */
+#define PAIRS_VERSION 2 /* of what ranks say to one another */
 
 /* A rank as rank 0 knows it. */
 struct pairs_rank {
@@ -24,7 +25,6 @@ struct pairs_rank {
   uint32_t first;            /* of its ends in the matrix */
   char host[64];
   int64_t pid;
-  bool has_gone;
 };
 
 struct pairs {
@@ -46,6 +46,8 @@ struct pairs {
   struct control_link_server server;
   struct pairs_rank *ranks;
   struct matrix matrix;
+  struct schedule schedule;
+  uint32_t *partners; /* of each rank, in this round; the rank itself: it rests */
   struct bench_case c;
   struct json_object *result, *rows;
   FILE *table;

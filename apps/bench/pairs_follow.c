@@ -23,7 +23,7 @@ static int bench_pairs_connect(struct pairs *pairs, const char *text, const char
 {
   char where[EXCHANGE_TEXT_MAX];
 
-  if (sscanf(text, "penstock-all-pairs 1 %31[0-9a-f] %200s", pairs->token, where) != 2)
+  if (sscanf(text, "penstock-all-pairs 2 %31[0-9a-f] %200s", pairs->token, where) != 2)
     return app_log_fail(error, PST_EXIT_FAILED, -EPROTO,
                         "bench: rank 0 runs another version of penstock, which published: %.80s",
                         text);

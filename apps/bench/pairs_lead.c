@@ -17,7 +17,6 @@
 #include "result.h"
 #include "result_file.h"
 #include "signals.h"
-#include "tournament.h"
 #include "util/printable.h"
 
 #define ANSWER_NS (10 * NS_PER_S) /* for what a rank only has to send */
@@ -178,6 +177,45 @@ static int bench_pairs_publish(struct pairs *pairs, struct pst_error *error)
   return bench_exchange_put(&pairs->exchange, text, error);
 }
 
+/* What the end measures with is used by one pair of a round. */
+static int bench_pairs_share(struct pairs *pairs, uint32_t number, struct json_object *end)
+{
+  static const char *const ids[] = {"adapter_id", "gpu_id"};
+  char name[256];
+  int rc = 0;
+
+  for (size_t i = 0; i < 2 && rc == 0; i++) {
+    const char *id = bench_link_text(end, ids[i]);
+    if (id[0] == '\0')
+      continue;
+    snprintf(name, sizeof(name), "%s\n%.100s", pairs->ranks[number].host, id);
+    rc = bench_schedule_share(&pairs->schedule, number, name);
+  }
+  return rc;
+}
+
+static int bench_pairs_make_schedule(struct pairs *pairs, struct pst_error *error)
+{
+  int rc = bench_schedule_open(&pairs->schedule, pairs->exchange.ranks);
+
+  pairs->partners = calloc(pairs->exchange.ranks, sizeof(*pairs->partners));
+  if (!pairs->partners)
+    rc = -ENOMEM;
+  for (uint32_t i = 0; i < pairs->exchange.ranks && rc == 0; i++)
+    for (size_t j = 0; j < json_object_array_length(pairs->ranks[i].ends) && rc == 0; j++)
+      rc = bench_pairs_share(pairs, i, json_object_array_get_idx(pairs->ranks[i].ends, j));
+  return rc < 0 ? app_log_fail(error, PST_EXIT_FAILED, rc, "bench: out of memory") : 0;
+}
+
+static void bench_pairs_name_end(const struct pairs_rank *rank, struct json_object *said,
+                                 struct matrix_end *end)
+{
+  memcpy(end->host, rank->host, sizeof(end->host));
+  bench_pairs_copy_plain(end->address, sizeof(end->address), bench_link_text(said, "address"));
+  bench_pairs_copy_plain(end->adapter, sizeof(end->adapter), bench_link_text(said, "adapter"));
+  bench_pairs_copy_plain(end->gpu, sizeof(end->gpu), bench_link_text(said, "gpu"));
+}
+
 /* Names its ends. */
 static int bench_pairs_make_matrix(struct pairs *pairs, struct pst_error *error)
 {
@@ -201,9 +239,7 @@ static int bench_pairs_make_matrix(struct pairs *pairs, struct pst_error *error)
     for (uint32_t j = 0; j < count; j++) {
       struct matrix_end *end = &matrix->ends[rank->first + j];
       *end = (struct matrix_end){.rank = i, .endpoint = j};
-      memcpy(end->host, rank->host, sizeof(end->host));
-      bench_pairs_copy_plain(end->address, sizeof(end->address),
-                             json_object_get_string(json_object_array_get_idx(rank->ends, j)));
+      bench_pairs_name_end(rank, json_object_array_get_idx(rank->ends, j), end);
     }
   }
   return 0;
@@ -217,7 +253,7 @@ static void bench_pairs_lose(struct pairs *pairs, uint32_t number, const char *w
   struct pairs_rank *rank = &pairs->ranks[number];
   struct pst_error error = PST_ERROR_INIT;
 
-  rank->has_gone = true;
+  bench_schedule_lose(&pairs->schedule, number);
   app_log_fail(&error, PST_EXIT_FAILED, -ECONNRESET, "bench: rank %u (%s, pid %" PRId64 ") %s",
                number, rank->host, rank->pid, why);
   bench_pairs_note(pairs, &error);
@@ -296,8 +332,10 @@ static bool bench_pairs_take_row(struct pairs *pairs, uint32_t client, uint32_t 
 }
 
 /* Whose connection has ended, and says nothing more. Their partners wait for them in vain. */
-static void bench_pairs_bury(struct pairs *pairs, const uint32_t *partners)
+static void bench_pairs_bury(struct pairs *pairs)
 {
+  const uint32_t *partners = pairs->partners;
+
   for (uint32_t i = 1; i < pairs->exchange.ranks; i++) {
     struct control_link *link = pairs->ranks[i].link, *other = pairs->ranks[partners[i]].link;
     if (!link || bench_link_look(link) != -ECONNRESET)
@@ -309,14 +347,14 @@ static void bench_pairs_bury(struct pairs *pairs, const uint32_t *partners)
 }
 
 /* Until the rank says how many rows it has. */
-static int bench_pairs_await(struct pairs *pairs, uint32_t number, const uint32_t *partners,
-                             uint64_t until_ns, uint64_t *rows)
+static int bench_pairs_await(struct pairs *pairs, uint32_t number, uint64_t until_ns,
+                             uint64_t *rows)
 {
   struct json_object *said = NULL;
   int rc = -ETIMEDOUT;
 
   while (rc == -ETIMEDOUT && app_now_ns() < until_ns) {
-    bench_pairs_bury(pairs, partners);
+    bench_pairs_bury(pairs);
     if (!pairs->ranks[number].link)
       return -EINTR; /* has been said */
     rc = bench_link_receive(pairs->ranks[number].link, LOOK_NS, true, &said);
@@ -333,15 +371,14 @@ static uint64_t bench_pairs_ends_of(const struct pairs *pairs, uint32_t number)
   return json_object_array_length(pairs->ranks[number].ends);
 }
 
-static void bench_pairs_collect(struct pairs *pairs, uint32_t number, const uint32_t *partners,
-                                uint64_t until_ns)
+static void bench_pairs_collect(struct pairs *pairs, uint32_t number, uint64_t until_ns)
 {
-  const uint64_t most =
-      bench_pairs_ends_of(pairs, number) * bench_pairs_ends_of(pairs, partners[number]);
+  const uint32_t partner = pairs->partners[number];
+  const uint64_t most = bench_pairs_ends_of(pairs, number) * bench_pairs_ends_of(pairs, partner);
   struct json_object *said = NULL;
   uint64_t count = 0;
 
-  int rc = bench_pairs_await(pairs, number, partners, until_ns, &count);
+  int rc = bench_pairs_await(pairs, number, until_ns, &count);
   if (rc == 0 && count > most)
     rc = -EPROTO;
   for (uint64_t i = 0; i < count && rc == 0; i++) {
@@ -353,7 +390,7 @@ static void bench_pairs_collect(struct pairs *pairs, uint32_t number, const uint
     if (rc < 0)
       break;
     if (!json_object_object_get_ex(said, "row", &row) ||
-        !bench_pairs_take_row(pairs, number, partners[number], row))
+        !bench_pairs_take_row(pairs, number, partner, row))
       rc = -EPROTO;
     json_object_put(said);
   }
@@ -393,14 +430,6 @@ static void bench_pairs_meet(struct pairs *pairs, uint32_t partner)
   json_object_put(rows);
 }
 
-/* Of whom it does not meet, itself. */
-static uint32_t bench_pairs_partner(const struct pairs *pairs, uint32_t round, uint32_t number)
-{
-  const uint32_t partner = bench_tournament_partner(pairs->exchange.ranks, round, number);
-
-  return pairs->ranks[number].has_gone || pairs->ranks[partner].has_gone ? number : partner;
-}
-
 /* The longest that two ranks may take to measure each other, both ways. */
 static uint64_t bench_pairs_round_ns(const struct pairs *pairs)
 {
@@ -412,37 +441,35 @@ static uint64_t bench_pairs_round_ns(const struct pairs *pairs)
   return bench_pairs_meeting_ns(pairs, 2 * most * most);
 }
 
-static void bench_pairs_run_round(struct pairs *pairs, uint32_t round)
+static void bench_pairs_run_round(struct pairs *pairs)
 {
   const uint64_t until_ns = app_now_ns() + bench_pairs_round_ns(pairs);
-  const uint32_t own = bench_pairs_partner(pairs, round, 0);
-  uint32_t partners[BENCH_RANKS_MAX] = {0};
+  const uint32_t *partners = pairs->partners;
 
-  for (uint32_t i = 1; i < pairs->exchange.ranks; i++)
-    partners[i] = bench_pairs_partner(pairs, round, i);
   for (uint32_t i = 1; i < pairs->exchange.ranks; i++)
     if (partners[i] != i)
       bench_pairs_order(pairs, i, partners[i]);
-  if (own != 0 && pairs->ranks[own].link)
-    bench_pairs_meet(pairs, own);
+  if (partners[0] != 0 && pairs->ranks[partners[0]].link)
+    bench_pairs_meet(pairs, partners[0]);
   for (uint32_t i = 1; i < pairs->exchange.ranks; i++)
     if (partners[i] != i && pairs->ranks[i].link)
-      bench_pairs_collect(pairs, i, partners, until_ns);
+      bench_pairs_collect(pairs, i, until_ns);
 }
 
 static void bench_pairs_run_rounds(struct pairs *pairs)
 {
-  const uint32_t rounds = bench_tournament_rounds(pairs->exchange.ranks);
+  const struct schedule *schedule = &pairs->schedule;
   struct pst_error error = PST_ERROR_INIT;
-  uint32_t round = 0;
 
-  app_log(PST_LOG_INFO, "bench: all %u ranks are here; %u rounds", pairs->exchange.ranks, rounds);
-  for (; round < rounds && !app_signals_stop(); round++)
-    bench_pairs_run_round(pairs, round);
+  app_log(PST_LOG_INFO, "bench: all %u ranks are here; %zu pairs to measure", pairs->exchange.ranks,
+          schedule->left_count);
+  while (!app_signals_stop() && bench_schedule_next(&pairs->schedule, pairs->partners))
+    bench_pairs_run_round(pairs);
   if (!app_signals_stop())
     return;
-  app_log_fail(&error, PST_EXIT_FAILED, -EINTR, "bench: stopped by %s in round %u of %u",
-               app_signals_name(), round, rounds);
+  app_log_fail(&error, PST_EXIT_FAILED, -EINTR,
+               "bench: stopped by %s in round %u, before %zu pairs had met", app_signals_name(),
+               schedule->round, schedule->left_count);
   bench_pairs_note(pairs, &error);
 }
 
@@ -533,28 +560,6 @@ static int bench_pairs_begin_first(struct pairs *pairs, struct pst_error *error)
   return bench_pairs_publish(pairs, error);
 }
 
-void bench_pairs_lead(struct pairs *pairs, struct pst_error *error)
-{
-  if (error->code == 0)
-    bench_pairs_begin_first(pairs, error);
-  if (error->code == 0)
-    bench_pairs_gather(pairs, error);
-  if (error->code == 0)
-    bench_pairs_make_matrix(pairs, error);
-  if (error->code == 0)
-    bench_pairs_run_rounds(pairs);
-  else
-    bench_pairs_note(pairs, error);
-  bench_pairs_dismiss(pairs, error);
-  bench_link_unlisten(&pairs->server);
-  if (pairs->matrix.count > 0)
-    bench_pairs_show(pairs);
-  bench_pairs_end_result(pairs);
-  for (uint32_t i = 0; pairs->ranks && i < pairs->exchange.ranks; i++)
-    json_object_put(pairs->ranks[i].ends);
-  free(pairs->ranks);
-  bench_matrix_close(&pairs->matrix);
-}
 /* Refuses each other rank, with the reason, so that none waits for rank 0. */
 static void bench_pairs_turn_away(struct pairs *pairs, const char *why)
 {
@@ -574,5 +579,31 @@ static void bench_pairs_turn_away(struct pairs *pairs, const char *why)
   }
 }
 
+void bench_pairs_lead(struct pairs *pairs, struct pst_error *error)
+{
+  if (error->code == 0)
+    bench_pairs_begin_first(pairs, error);
   else
     bench_pairs_turn_away(pairs, error->text);
+  if (error->code == 0)
+    bench_pairs_gather(pairs, error);
+  if (error->code == 0)
+    bench_pairs_make_matrix(pairs, error);
+  if (error->code == 0)
+    bench_pairs_make_schedule(pairs, error);
+  if (error->code == 0)
+    bench_pairs_run_rounds(pairs);
+  else
+    bench_pairs_note(pairs, error);
+  bench_pairs_dismiss(pairs, error);
+  bench_link_unlisten(&pairs->server);
+  if (pairs->matrix.count > 0)
+    bench_pairs_show(pairs);
+  bench_pairs_end_result(pairs);
+  for (uint32_t i = 0; pairs->ranks && i < pairs->exchange.ranks; i++)
+    json_object_put(pairs->ranks[i].ends);
+  free(pairs->ranks);
+  free(pairs->partners);
+  bench_schedule_close(&pairs->schedule);
+  bench_matrix_close(&pairs->matrix);
+}

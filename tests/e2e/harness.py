@@ -105,6 +105,13 @@ class Case(children.Case):
         return stream
 
 
+def need_plugin(name):
+    """Skip the test where it is not usable."""
+    said = subprocess.run([PROGRAM, "plugins", name], capture_output=True, text=True).stdout
+    if not said.partition("\n")[0].endswith(": usable"):
+        raise unittest.SkipTest(f"the plugin {name} is not usable: {said}")
+
+
 def ours(name):
     # Simulated fabrics belong to their launchers, which may run beside, for another test; so may
     # a fuzzer.

@@ -7,7 +7,7 @@ import subprocess
 import unittest
 import xml.etree.ElementTree
 
-from harness import BUILD, HANGS, LEAKS_OF_OTHERS, PATIENCE, PROGRAM, SANITIZED, Case, main, wait_until
+from harness import BUILD, HANGS, LEAKS_OF_OTHERS, PATIENCE, PROGRAM, SANITIZED, Case, main, need_plugin, wait_until
 from netns import need
 
 BRIEF = ("--duration", "200ms" if SANITIZED else "50ms")
@@ -98,6 +98,14 @@ class AllPairs(Case):
         self.assert_whole(self.result(), 3)
         self.assertIn("6 links, median", child.stdout)
 
+    def test_ranks_of_mpirun_over_tcp(self):
+        need_plugin("ucx")
+        self.mpirun(3, "--transport", "ucx", "--memory", "host", *BRIEF, "--transport-option", "tls=tcp",
+                    "--transport-option", "net_devices=lo")  # fmt: skip
+        pairs = self.assert_whole(self.result(), 3)
+        self.assertEqual({end["adapter"] for end in pairs["ends"]}, {None}, "lo is no adapter")
+        self.assertEqual({row["carrier"] for row in self.result()["rows"]}, {"tcp"})
+
     def test_a_slow_link_is_named(self):
         """By udp in a network namespace whose links have a rate each."""
         need("unshare", "ip", "tc", "mpirun")
@@ -136,8 +144,8 @@ class AllPairs(Case):
         file = next(path for path in exchange.iterdir() if path.suffix != ".new")
         _, _, token, address = file.read_text().split()
         # That end is beyond loopback: rank 0 refuses to measure it, at once.
-        hello = {"penstock_pairs": 1, "token": token, "rank": 1, "ranks": 2, "hostname": "far", "pid": 1,
-                 "transport": "loopback", "ends": ["192.0.2.1:1"], **hello}  # fmt: skip
+        hello = {"penstock_pairs": 2, "token": token, "rank": 1, "ranks": 2, "hostname": "far", "pid": 1,
+                 "transport": "loopback", "ends": [{"address": "192.0.2.1:1"}], **hello}  # fmt: skip
         subprocess.run([BUILD / "tests" / "e2e" / "rank", "connect", address], timeout=HANGS, stdout=subprocess.DEVNULL,
                        input="\n".join([json.dumps(hello), *lines, "<"]), text=True)  # fmt: skip
         self.assertEqual(child.wait(), 1, child)
@@ -161,7 +169,7 @@ class AllPairs(Case):
         self.assertIn("bench: rank 1 (far): no such device", child.stderr)
 
     def test_a_rank_0_that_breaks_the_protocol(self):
-        for said in ('{"row": 0}', '{"meet": [null], "goes_first": 1}', '{"meet": []}', '{"meet": {}}', "{}"):
+        for said in ('{"row": 0}', '{"meet": [null], "goes_first": 1}', '{"meet": ["127.0.0.1:1"]}', '{"meet": []}', '{"meet": {}}', "{}"):
             with self.subTest(said=said):
                 exchange = self.folder / "exchange"
                 exchange.mkdir(exist_ok=True)
@@ -169,7 +177,7 @@ class AllPairs(Case):
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # fmt: skip
                 with rank:
                     file = exchange / "penstock-all-pairs"
-                    file.write_text(f"penstock-all-pairs 1 {'0' * 16} {rank.stdout.readline()}")
+                    file.write_text(f"penstock-all-pairs 2 {'0' * 16} {rank.stdout.readline()}")
                     child = self.start("bench", "--all-pairs", *LOOPBACK, "--exchange", exchange, "--rank", 1,
                                        "--ranks", 2)  # fmt: skip
                     rank.communicate(f"<\n{said}\n<\n", timeout=HANGS)
@@ -239,7 +247,7 @@ class AllPairs(Case):
     def test_a_file_of_a_dead_job_does_no_harm(self):
         exchange = self.folder / "exchange"
         exchange.mkdir()
-        (exchange / "penstock-all-pairs").write_text("penstock-all-pairs 1 00000000 127.0.0.1:1")
+        (exchange / "penstock-all-pairs").write_text("penstock-all-pairs 2 00000000 127.0.0.1:1")
         self.ranks(2)
         self.assert_whole(self.result(), 2)
 

@@ -11,9 +11,12 @@
 #include <cmocka.h>
 #include <json-c/json.h>
 
+#include "bench/end_devices.h"
 #include "bench/matrix.h"
 #include "bench/outliers.h"
+#include "bench/schedule.h"
 #include "bench/tournament.h"
+#include "topo/machine.h"
 
 #define MOST 33
 
@@ -41,6 +44,123 @@ static void each_pair_meets_once_and_nobody_has_two_partners(void **state)
   assert_int_equal(bench_tournament_rounds(1), 0);
   assert_int_equal(bench_tournament_rounds(8), 7);
   assert_int_equal(bench_tournament_rounds(7), 7);
+}
+
+/* Players of whom `each` in turn share an adapter, and all even ones a GPU if has_gpu. Returns the
+ * rounds. lost: leaves after the first round. */
+static uint32_t play(uint32_t players, uint32_t each, bool has_gpu, uint32_t lost)
+{
+  uint32_t met[MOST][MOST] = {{0}}, partners[MOST];
+  struct schedule schedule;
+  char name[32];
+
+  assert_int_equal(bench_schedule_open(&schedule, players), 0);
+  for (uint32_t i = 0; i < players; i++) {
+    snprintf(name, sizeof(name), "adapter %u", i / each);
+    assert_int_equal(bench_schedule_share(&schedule, i, name), 0);
+    if (has_gpu && i % 2 == 0)
+      assert_int_equal(bench_schedule_share(&schedule, i, "gpu"), 0);
+  }
+  while (bench_schedule_next(&schedule, partners)) {
+    uint32_t users[MOST] = {0}, gpu_users = 0;
+    for (uint32_t i = 0; i < players; i++) {
+      const uint32_t partner = partners[i];
+      assert_true(partner < players);
+      assert_int_equal(partners[partner], i);
+      met[i][partner] += i != partner;
+      if (i >= partner) /* it rests, or its pair is counted */
+        continue;
+      users[i / each]++;
+      users[partner / each] += partner / each != i / each;
+      gpu_users += i % 2 == 0 || partner % 2 == 0;
+    }
+    for (uint32_t i = 0; i < players; i++)
+      assert_true(users[i] <= 1);
+    assert_true(!has_gpu || gpu_users <= 1);
+    if (schedule.round == 1 && lost < players)
+      bench_schedule_lose(&schedule, lost);
+  }
+  for (uint32_t i = 0; i < players; i++)
+    for (uint32_t j = 0; j < players; j++)
+      if (i != j && i != lost && j != lost)
+        assert_int_equal(met[i][j], 1);
+      else
+        assert_true(met[i][j] <= 1);
+  const uint32_t rounds = schedule.round - 1;
+  bench_schedule_close(&schedule);
+  return rounds;
+}
+
+static void no_adapter_is_in_two_pairs_of_a_round(void **state)
+{
+  (void)state;
+  for (uint32_t players = 2; players <= MOST; players++) {
+    assert_int_equal(play(players, 1, false, players), bench_tournament_rounds(players));
+    play(players, 2, false, players);
+    play(players, 3, true, players);
+    play(players, 2, true, players / 2);
+    /* With one for all, one pair a round. */
+    assert_int_equal(play(players, MOST, false, players), players * (players - 1) / 2);
+  }
+  /* Two ranks on each of eight adapters: a tournament of adapters, four times, and each alone. */
+  assert_true(play(16, 2, false, 16) <= 2 * (7 * 4 + 1));
+}
+
+static void the_devices_of_an_endpoint(void **state)
+{
+  struct topo_address addresses[] = {{.text = "10.1.0.1/16"}, {.text = "127.0.0.1/8"}};
+  struct topo_adapter adapters[] = {
+      {.name = "ib0", .netdev = "ib0", .rdma = "mlx5_0", .place.pci = "0000:3b:00.0"},
+      {.name = "eth0", .netdev = "eth0", .addresses = &addresses[0], .address_count = 1},
+      {.name = "lo",
+       .netdev = "lo",
+       .is_loopback = true,
+       .addresses = &addresses[1],
+       .address_count = 1},
+  };
+  struct topo_gpu gpus[] = {{.name = "gpu0", .uuid = "GPU-a", .place.pci = "0000:41:00.0"},
+                            {.name = "gpu1", .uuid = "GPU-b", .place.pci = "0000:42:00.0"}};
+  struct topo_machine machine = {
+      .adapters = adapters, .adapter_count = 3, .gpus = gpus, .gpu_count = 2};
+  static const struct {
+    const char *transport, *option, *value, *host, *memory, *gpu, *visible;
+    const char *adapter, *adapter_id, *gpu_name, *gpu_id;
+  } cases[] = {
+      {"verbs_rc", "device", "mlx5_0", "10.1.0.1", "host", "", NULL, "mlx5_0", "0000:3b:00.0", "",
+       ""},
+      {"ucx", "net_devices", "mlx5_0:1", "10.1.0.1", "host", "", NULL, "mlx5_0", "0000:3b:00.0", "",
+       ""},
+      {"udp", "sndbuf", "16KiB", "10.1.0.1", "host", "", NULL, "eth0", "eth0", "", ""},
+      {"udp", "device", "127.0.0.1", "127.0.0.1", "host", "", NULL, "", "", "", ""},
+      {"loopback", "a", "b", "10.1.0.1", "cuda", "", NULL, "", "", "gpu0", "0000:41:00.0"},
+      {"loopback", "a", "b", "", "cuda", "1", NULL, "", "", "gpu1", "0000:42:00.0"},
+      {"loopback", "a", "b", "", "cuda", "0", "1", "", "", "gpu1", "0000:42:00.0"},
+      {"loopback", "a", "b", "", "cuda", "1", "1,0", "", "", "gpu0", "0000:41:00.0"},
+      {"loopback", "a", "b", "", "cuda", "", "GPU-b,GPU-a", "", "", "gpu1", "0000:42:00.0"},
+      {"loopback", "a", "b", "", "cuda", "42:00.0", "1", "", "", "gpu1", "0000:42:00.0"},
+  };
+
+  (void)state;
+  for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+    struct pst_setting transport = {cases[i].option, cases[i].value};
+    struct pst_setting memory = {"device", cases[i].gpu};
+    const struct bench_side side = {.transport = cases[i].transport,
+                                    .memory = cases[i].memory,
+                                    .transport_options = &transport,
+                                    .transport_option_count = 1,
+                                    .memory_options = &memory,
+                                    .memory_option_count = 1};
+    struct end_devices devices;
+    if (cases[i].visible)
+      setenv("CUDA_VISIBLE_DEVICES", cases[i].visible, 1);
+    else
+      unsetenv("CUDA_VISIBLE_DEVICES");
+    bench_end_devices_find(&machine, &side, cases[i].host, &devices);
+    assert_string_equal(devices.adapter.name, cases[i].adapter);
+    assert_string_equal(devices.adapter.id, cases[i].adapter_id);
+    assert_string_equal(devices.gpu.name, cases[i].gpu_name);
+    assert_string_equal(devices.gpu.id, cases[i].gpu_id);
+  }
 }
 
 /* Links of about 100, of which none is exactly as the other. */
@@ -236,6 +356,8 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(each_pair_meets_once_and_nobody_has_two_partners),
+      cmocka_unit_test(no_adapter_is_in_two_pairs_of_a_round),
+      cmocka_unit_test(the_devices_of_an_endpoint),
       cmocka_unit_test(nothing_is_slow_where_all_are_alike),
       cmocka_unit_test(a_slow_link_is_a_link),
       cmocka_unit_test(a_slow_end_is_one_finding),
