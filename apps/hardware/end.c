@@ -486,6 +486,9 @@ static void hardware_end_take_options(struct hardware_part *part,
                                       const struct pst_plugin_info *info)
 {
   part->takes_device = hardware_end_has_option(info, "device", strlen("device"));
+  for (uint32_t i = 0; i < info->option_count; i++)
+    if ((info->options[i].flags & PST_OPTION_REQUIRED) != 0)
+      snprintf(part->needs_option, sizeof(part->needs_option), "%s", info->options[i].name);
   for (uint32_t check = 0; check < hardware_check_count; check++)
     for (uint32_t i = 0; hardware_step_of(&hardware_checks[check], i) != NULL; i++)
       if (!hardware_end_has_options(info, hardware_checks[check].steps[i].options))
@@ -638,6 +641,11 @@ static void hardware_end_choose_devices(struct hardware_part *part, const char *
     snprintf(devices->why_none, sizeof(devices->why_none),
              "it takes ports from the kernel, so it is checked on ports that are named alone: "
              "--transport ethernet --device PCI-ADDRESS --peer-device PCI-ADDRESS");
+  } else if (part->needs_option[0] != '\0' && !has_options) {
+    devices->count = 0;
+    snprintf(devices->why_none, sizeof(devices->why_none),
+             "its option %s has no default: --transport %s --transport-option %s=VALUE",
+             part->needs_option, part->name, part->needs_option);
   } else if (!hardware_is_verbs(part->name)) {
     devices->count = 1;
     devices->all[0].name[0] = '\0';

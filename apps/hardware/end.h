@@ -49,6 +49,7 @@ struct hardware_part {
   char file[PATH_MAX];             /* at this end alone */
   struct hardware_devices devices; /* none: it cannot be used, and why_none says why */
   bool takes_device;               /* it has the option `device` */
+  char needs_option[64];           /* a required option; "": it has none */
   bool is_usable;                  /* as the plugin says */
   /* 1 << step, by check, whose options a transport lacks. */
   uint32_t lacks_options[HARDWARE_CHECKS];

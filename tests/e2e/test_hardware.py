@@ -101,6 +101,8 @@ class Host(Checking):
         self.assertIn("there is no transport 'nothing'", child.stderr)
         ethernet = self.run_program("hardware-check", "--transport", "ethernet", expect=3)
         self.assertRegex(ethernet.stderr, "--device PCI-ADDRESS|ethernet")
+        share = self.run_program("hardware-check", "--transport", "share", expect=3)
+        self.assertIn("share: its option socket has no default: --transport share --transport-option socket=VALUE", share.stderr)
         lost = self.run_program("hardware-check", "--device", "mlx5_77", expect=3)
         self.assertIn("no transport here lists a device mlx5_77", lost.stderr)
 
