@@ -8,7 +8,7 @@
 #define WIDTH 860
 #define HEIGHT 300
 #define LEFT 78
-#define RIGHT 20
+#define RIGHT 30 /* half of the last size has room */
 #define TOP 14
 #define BOTTOM 48
 #define ROW 26 /* of a bar */
@@ -88,7 +88,7 @@ static void plot_number(char text[32], double value)
              : value >= 1e6 ? 'M'
                             : 'k');
   else
-    snprintf(text, 32, "%.6g", value);
+    snprintf(text, 32, "%.4g", value);
 }
 
 static void plot_size(char text[32], double bytes)
