@@ -127,105 +127,104 @@ static void gpu_check_bar1(struct doctor *doctor)
   }
 }
 
-/* Adds that NVML cannot be asked. True: so it is. */
-static bool gpu_nvml_is_unknown(struct doctor *doctor, const char *what)
+/* Calls look() for each GPU, with a finding about it by NVML; adds that NVML cannot be asked about
+ * `what`. */
+static void gpu_each_by_nvml(struct doctor *doctor, const char *what,
+                             void (*look)(struct doctor *, const struct host_gpu *,
+                                          struct doctor_finding *))
 {
-  const struct doctor_finding finding = {
+  const struct doctor_finding unknown = {
       .verdict = DOCTOR_UNKNOWN, .where = "NVML", .why = doctor->gpus.nvml_why};
 
-  if (doctor->gpus.nvml_known || doctor->gpus.driver[0] == '\0')
-    return doctor->gpus.driver[0] == '\0';
-  doctor_add(doctor, &finding, "%s", what);
-  return true;
+  if (doctor->gpus.driver[0] == '\0')
+    return;
+  if (!doctor->gpus.nvml_known)
+    doctor_add(doctor, &unknown, "%s", what);
+  for (size_t i = 0; i < doctor->gpus.count && doctor->gpus.nvml_known; i++) {
+    char subject[32];
+    gpu_subject(&doctor->gpus.all[i], subject);
+    look(doctor, &doctor->gpus.all[i],
+         &(struct doctor_finding){.where = "NVML", .subject = subject});
+  }
+}
+
+static void gpu_look_at_persistence(struct doctor *doctor, const struct host_gpu *gpu,
+                                    struct doctor_finding *finding)
+{
+  if (gpu->persistence == HOST_UNKNOWN)
+    return;
+  if (gpu->persistence == HOST_NO) {
+    finding->verdict = DOCTOR_WARNING;
+    finding->remedy = "sudo systemctl enable --now nvidia-persistenced";
+  }
+  doctor_add(doctor, finding, "persistence mode is %s",
+             gpu->persistence == HOST_YES ? "on" : "off: each first program waits for the driver");
 }
 
 static void gpu_check_persistence(struct doctor *doctor)
 {
-  if (gpu_nvml_is_unknown(doctor, "persistence mode"))
-    return;
-  for (size_t i = 0; i < doctor->gpus.count; i++) {
-    const struct host_gpu *gpu = &doctor->gpus.all[i];
-    struct doctor_finding finding = {.where = "NVML"};
-    char subject[32];
-    if (gpu->persistence == HOST_UNKNOWN)
-      continue;
-    gpu_subject(gpu, subject);
-    finding.subject = subject;
-    if (gpu->persistence == HOST_NO) {
-      finding.verdict = DOCTOR_WARNING;
-      finding.remedy = "sudo systemctl enable --now nvidia-persistenced";
-    }
-    doctor_add(doctor, &finding, "persistence mode is %s",
-               gpu->persistence == HOST_YES ? "on"
-                                            : "off: each first program waits for the driver");
-  }
+  gpu_each_by_nvml(doctor, "persistence mode", gpu_look_at_persistence);
 }
 
 /* Errors come first: ECC that is off counts none. */
+static void gpu_look_at_ecc(struct doctor *doctor, const struct host_gpu *gpu,
+                            struct doctor_finding *finding)
+{
+  char remedy[160], which[64] = "";
+
+  if (gpu->ecc == HOST_UNKNOWN)
+    return;
+  if (gpu->index >= 0)
+    snprintf(which, sizeof(which), " -i %d", gpu->index);
+  else if (gpu->pci[0] != '\0')
+    snprintf(which, sizeof(which), " -i %s", gpu->pci);
+  if (gpu->ecc_errors > 0) {
+    finding->verdict = DOCTOR_FAILS;
+    finding->remedy = remedy;
+    snprintf(remedy, sizeof(remedy),
+             "sudo nvidia-smi -r%s; replace it if nvidia-smi -q -d ROW_REMAPPER reports a failure",
+             which);
+  } else if (gpu->ecc == HOST_NO) {
+    finding->verdict = DOCTOR_WARNING;
+    finding->remedy = remedy;
+    snprintf(remedy, sizeof(remedy), "sudo nvidia-smi -e 1%s; reboot", which);
+  }
+  doctor_add(doctor, finding, "ECC is %s%s; uncorrected errors: %lld",
+             gpu->ecc == HOST_YES ? "on" : "off",
+             gpu->ecc_pending != gpu->ecc && gpu->ecc_pending != HOST_UNKNOWN
+                 ? ", and changes at the next reset"
+                 : "",
+             (long long)(gpu->ecc_errors < 0 ? 0 : gpu->ecc_errors));
+}
+
 static void gpu_check_ecc(struct doctor *doctor)
 {
-  if (gpu_nvml_is_unknown(doctor, "ECC"))
-    return;
-  for (size_t i = 0; i < doctor->gpus.count; i++) {
-    const struct host_gpu *gpu = &doctor->gpus.all[i];
-    struct doctor_finding finding = {.where = "NVML"};
-    char subject[32], remedy[160], which[64] = "";
-    if (gpu->ecc == HOST_UNKNOWN)
-      continue;
-    gpu_subject(gpu, subject);
-    finding.subject = subject;
-    finding.remedy = remedy;
-    if (gpu->index >= 0)
-      snprintf(which, sizeof(which), " -i %d", gpu->index);
-    else if (gpu->pci[0] != '\0')
-      snprintf(which, sizeof(which), " -i %s", gpu->pci);
-    if (gpu->ecc_errors > 0) {
-      finding.verdict = DOCTOR_FAILS;
-      snprintf(
-          remedy, sizeof(remedy),
-          "sudo nvidia-smi -r%s; replace it if nvidia-smi -q -d ROW_REMAPPER reports a failure",
-          which);
-    } else if (gpu->ecc == HOST_NO) {
-      finding.verdict = DOCTOR_WARNING;
-      snprintf(remedy, sizeof(remedy), "sudo nvidia-smi -e 1%s; reboot", which);
-    } else {
-      finding.remedy = NULL;
-    }
-    doctor_add(doctor, &finding, "ECC is %s%s; uncorrected errors: %lld",
-               gpu->ecc == HOST_YES ? "on" : "off",
-               gpu->ecc_pending != gpu->ecc && gpu->ecc_pending != HOST_UNKNOWN
-                   ? ", and changes at the next reset"
-                   : "",
-               (long long)(gpu->ecc_errors < 0 ? 0 : gpu->ecc_errors));
-  }
+  gpu_each_by_nvml(doctor, "ECC", gpu_look_at_ecc);
 }
 
 /* Power and heat; a limit that the administrator set, and a GPU that is idle, are none. */
+static void gpu_look_at_clocks(struct doctor *doctor, const struct host_gpu *gpu,
+                               struct doctor_finding *finding)
+{
+  if (gpu->throttled < 0)
+    return;
+  const bool by_heat = gpu->throttled & (HOST_THROTTLE_HEAT | HOST_THROTTLE_HARDWARE_HEAT),
+             by_power = gpu->throttled & (HOST_THROTTLE_POWER_BRAKE | HOST_THROTTLE_HARDWARE);
+  if (by_heat || by_power) {
+    finding->verdict = DOCTOR_WARNING;
+    finding->remedy = by_heat ? "check fans and airflow: nvidia-smi -q -d TEMPERATURE,PERFORMANCE"
+                              : "check power supplies and cables: nvidia-smi -q -d "
+                                "POWER,PERFORMANCE";
+  }
+  doctor_add(doctor, finding, "%s",
+             by_heat    ? "heat holds the clocks down"
+             : by_power ? "the hardware holds the clocks down, for power"
+                        : "neither heat nor power holds the clocks down");
+}
+
 static void gpu_check_clocks(struct doctor *doctor)
 {
-  if (gpu_nvml_is_unknown(doctor, "clocks"))
-    return;
-  for (size_t i = 0; i < doctor->gpus.count; i++) {
-    const struct host_gpu *gpu = &doctor->gpus.all[i];
-    struct doctor_finding finding = {.where = "NVML"};
-    char subject[32];
-    if (gpu->throttled < 0)
-      continue;
-    gpu_subject(gpu, subject);
-    finding.subject = subject;
-    const bool by_heat = gpu->throttled & (HOST_THROTTLE_HEAT | HOST_THROTTLE_HARDWARE_HEAT),
-               by_power = gpu->throttled & (HOST_THROTTLE_POWER_BRAKE | HOST_THROTTLE_HARDWARE);
-    if (by_heat || by_power) {
-      finding.verdict = DOCTOR_WARNING;
-      finding.remedy = by_heat ? "check fans and airflow: nvidia-smi -q -d TEMPERATURE,PERFORMANCE"
-                               : "check power supplies and cables: nvidia-smi -q -d "
-                                 "POWER,PERFORMANCE";
-    }
-    doctor_add(doctor, &finding, "%s",
-               by_heat    ? "heat holds the clocks down"
-               : by_power ? "the hardware holds the clocks down, for power"
-                          : "neither heat nor power holds the clocks down");
-  }
+  gpu_each_by_nvml(doctor, "clocks", gpu_look_at_clocks);
 }
 
 /* ---- The pair ---------------------------------------------------------------------------------
