@@ -45,25 +45,29 @@ static const char *const path_choices[] = {"auto", "direct", "mapped", "staged",
 static const char *const by_choices[] = {"sequence", "rtp_marker", NULL};
 static const char *const missing_choices[] = {"zero", "keep", "drop", NULL};
 
+#define TLS_FILE(field, help)                                                                      \
+  {                                                                                                \
+    KEY(#field, PST_OPTION_STRING, NULL, 1, SCHEMA_PATH_MAX, help),                                \
+        AT(struct pst_tls_params, field)                                                           \
+  }
+
 static const struct schema_key tls_keys[] = {
-    {KEY("certificate", PST_OPTION_STRING, NULL, 1, SCHEMA_PATH_MAX,
-         "File with the certificate of this end in PEM, and behind it those that lead to the CA."),
-     AT(struct pst_tls_params, certificate)},
-    {KEY("key", PST_OPTION_STRING, NULL, 1, SCHEMA_PATH_MAX,
-         "File with its private key in PEM, without a passphrase. Its mode is 0600, or 0640 where the file is root's."),
-     AT(struct pst_tls_params, key)},
-    {KEY("ca", PST_OPTION_STRING, NULL, 1, SCHEMA_PATH_MAX,
-         "File with the certificates of the CAs that sign those of peers, in PEM."),
-     AT(struct pst_tls_params, ca)},
-    {KEY("crl", PST_OPTION_STRING, NULL, 1, SCHEMA_PATH_MAX,
-         "File with the lists of certificates that the CAs have revoked, in PEM: one for each CA. Without it nothing is looked up."),
-     AT(struct pst_tls_params, crl)},
+    TLS_FILE(
+        certificate,
+        "File with the certificate of this end in PEM, and behind it those that lead to the CA."),
+    TLS_FILE(
+        key,
+        "File with its private key in PEM, without a passphrase. Its mode is 0600, or 0640 where the file is root's."),
+    TLS_FILE(ca, "File with the certificates of the CAs that sign those of peers, in PEM."),
+    TLS_FILE(
+        crl,
+        "File with the lists of certificates that the CAs have revoked, in PEM: one for each CA. Without it nothing is looked up."),
     {KEY(
         "peers", PST_OPTION_LIST, "[]", 0, 0,
         "Names of which a peer's certificate has one, as in `[node1.example, \"spiffe://site/node2\"]`. A name with a colon is a URI and is compared byte for byte; others are DNS names, in any case. Neither has wildcards. An empty list: who listens takes every certificate that a CA of `ca` has signed; who connects takes the one that names the host it connects to.")},
-    {KEY("psk", PST_OPTION_STRING, NULL, 1, SCHEMA_PATH_MAX,
-         "File with pre-shared keys, in place of certificates: lines of `NAME:HEX`, as psktool of GnuTLS writes them. Its mode is 0600, or 0640 where the file is root's. Who connects shows the first of them, who listens takes each."),
-     AT(struct pst_tls_params, psk)},
+    TLS_FILE(
+        psk,
+        "File with pre-shared keys, in place of certificates: lines of `NAME:HEX`, as psktool of GnuTLS writes them. Its mode is 0600, or 0640 where the file is root's. Who connects shows the first of them, who listens takes each."),
     {.map = NULL}};
 const struct schema_map schema_tls = MAP(
     tls_keys, "control.tls", NULL,
