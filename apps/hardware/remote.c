@@ -49,6 +49,8 @@ static void hardware_remote_take_parts(struct json_object *said, const char *key
                      i < json_object_array_length(list) && parts->count < HARDWARE_PARTS;
        i++) {
     struct json_object *item = json_object_array_get_idx(list, i);
+    if (bench_link_text(item, "name")[0] == '\0')
+      continue;
     struct hardware_part *part = &parts->all[parts->count++];
     snprintf(part->name, sizeof(part->name), "%s", bench_link_text(item, "name"));
     snprintf(part->devices.why_none, sizeof(part->devices.why_none), "%s",
