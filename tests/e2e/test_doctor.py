@@ -346,6 +346,8 @@ class Doctor(Case):
             with self.subTest(words):
                 calls = self.folder / "calls"
                 child = self.run_program(*words, prefix=("strace", "-f", "-o", str(calls)), expect=None, environment=LEAKS_OF_OTHERS)
+                if "this build has no hwloc" in child.stderr:
+                    self.skipTest("topo is built without hwloc")
                 self.assertIn(child.process.returncode, (0, 1), str(child))
                 lines = [line for line in calls.read_text().splitlines() if re.match(r"\d+ +\w+\(", line)]
                 self.assertGreater(len(lines), 500)
