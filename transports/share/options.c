@@ -5,8 +5,8 @@
 static const struct pst_option options[] = {
     {
         .name = "socket",
-        .help = "Path of the Unix socket on which `penstock share` serves. The router's transport "
-                "moves the messages; its options are the router's.",
+        .help = "Path of the Unix socket of a running `penstock share`, the router. The router's "
+                "transport carries the messages; its options are set at the router.",
         .type = PST_OPTION_STRING,
         .scope = PST_SCOPE_DEVICE,
         .max = 107,
@@ -14,8 +14,9 @@ static const struct pst_option options[] = {
     },
     {
         .name = "router_uid",
-        .help = "The user of the router, if that is neither root nor the program's own user. It "
-                "gets the program's memory.",
+        .help =
+            "Number of the user that the router runs as. Needed if that is neither root nor this "
+            "program's user, since the router can read and write this program's memory.",
         .type = PST_OPTION_UINT,
         .scope = PST_SCOPE_DEVICE,
         .max = 4294967294,
@@ -39,7 +40,7 @@ static const struct pst_option options[] = {
     },
     {
         .name = "timeout",
-        .help = "How long the router may take for an answer before it counts as gone.",
+        .help = "How long to wait for an answer of the router before it counts as ended.",
         .default_value = "30 s",
         .type = PST_OPTION_DURATION,
         .scope = PST_SCOPE_DEVICE,
@@ -58,10 +59,11 @@ static const struct pst_description description = {
     .kind = PST_KIND_TRANSPORT,
     .name = "share",
     .version = "0.1.0",
-    .summary = "Through the transport of `penstock share`, a process of this host, with no device "
-               "or privilege of its own",
-    .needs = "a running `penstock share`, and the right to connect to its socket",
-    .rung = "hardware: any machine; ninja -C build test (suite contract)",
+    .summary = "Through `penstock share`, a process of this host that owns the adapter; needs no "
+               "device and no privilege itself",
+    .needs = "a running `penstock share`, and permission to connect to its socket",
+    .rung = "hardware over loopback, kernel over udp, simulated over RDMA, host memory only; meson "
+            "test -C build e2e-share",
     .options = options,
     .option_count = sizeof(options) / sizeof(options[0]),
     .check = share_options_check,
