@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Capabilities of the process, given up for good. */
+/* Drops capabilities of the process for good. */
 #include "capabilities.h"
 
 #include <errno.h>
@@ -15,8 +15,8 @@ int capabilities_keep(uint64_t kept)
 
   if (syscall(SYS_capget, &header, sets) < 0)
     return -errno;
-  /* Only who has CAP_SETPCAP may; who has not gains nothing by the bounding set, since no_new_privs
-   * is set. */
+  /* Fails without CAP_SETPCAP. That is harmless: with no_new_privs the bounding set gives nothing.
+   */
   for (int number = 0; prctl(PR_CAPBSET_READ, number, 0, 0, 0) >= 0; number++)
     if ((kept & CAPABILITY(number)) == 0)
       prctl(PR_CAPBSET_DROP, number, 0, 0, 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Capabilities of the process, given up for good: capabilities(7). */
+/* Drops capabilities for good: capabilities(7). */
 #ifndef APP_SANDBOX_CAPABILITIES_H
 #define APP_SANDBOX_CAPABILITIES_H
 
@@ -7,7 +7,8 @@
 
 #define CAPABILITY(number) (UINT64_C(1) << (number))
 
-/* The calling thread, and those that it starts, have none but `kept`. 0 or -errno. */
+/* Drop all capabilities but `kept`, in the calling thread and in threads that it starts. 0 or
+ * -errno. */
 int capabilities_keep(uint64_t kept);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Landlock's rules, by its system calls: the C library has none for them. */
+/* Landlock rules, by the system calls themselves: the C library does not wrap them. */
 #include "landlock.h"
 
 #include <errno.h>
@@ -27,7 +27,7 @@
   (LANDLOCK_EXECUTE | LANDLOCK_WRITE_FILE | LANDLOCK_READ_FILE | LANDLOCK_TRUNCATE |               \
    LANDLOCK_IOCTL_DEV)
 
-/* As the kernel has it; a version that knows less is given a smaller size. */
+/* The kernel's struct landlock_ruleset_attr. Older versions get a shorter one. */
 struct ruleset {
   uint64_t files;
   uint64_t ports;  /* from version 4 */
@@ -44,7 +44,7 @@ struct port_rule {
   uint64_t port;
 };
 
-/* Of the kernel's interface; 0: it has none. */
+/* Returns the version of the kernel's interface; 0: it has no Landlock. */
 static int landlock_version(void)
 {
   long version = syscall(SYS_landlock_create_ruleset, NULL, 0, CREATE_VERSION);
@@ -52,7 +52,7 @@ static int landlock_version(void)
   return version < 0 ? 0 : (int)version;
 }
 
-/* All rights on files that a version has. */
+/* Returns the rights on files that a version knows. */
 static uint64_t landlock_rights(int version)
 {
   const unsigned bits = version >= 5 ? 16 : version >= 3 ? 15 : version == 2 ? 14 : 13;
@@ -106,11 +106,12 @@ struct trial {
   int ruleset;
   const struct landlock_path *paths;
   size_t count;
-  const char *refused; /* NULL: none is */
+  const char *refused; /* the first path that cannot be read; NULL: none */
   int rc;
 };
 
-/* Can it be read? Only files and folders are opened: a device or a FIFO would notice. */
+/* Can the path be read? Opens only files and folders, since to open a device or a FIFO has effects.
+ */
 static int landlock_open(const struct landlock_path *path)
 {
   struct stat is;
@@ -125,7 +126,7 @@ static int landlock_open(const struct landlock_path *path)
   return 0;
 }
 
-/* A thread, since nobody gets out of a ruleset. */
+/* Tries the rules in a thread, since a ruleset cannot be left again. */
 static void *landlock_run_trial(void *context)
 {
   struct trial *trial = context;
@@ -146,8 +147,8 @@ static void *landlock_run_trial(void *context)
   return NULL;
 }
 
-/* A rule is of an inode. Some file systems, 9p without a cache among them, make inodes anew at each
- * look, so that no rule holds there and all would be refused. */
+/* Finds file systems on which Landlock would refuse everything. A rule belongs to an inode, and
+ * some file systems, such as 9p without a cache, make new inodes at each lookup. */
 static int landlock_try(struct trial *trial)
 {
   pthread_t thread;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Landlock's rules, for any version of the kernel's interface:
+/* Landlock rules, for each version of the kernel's interface:
  * Documentation/userspace-api/landlock.rst. */
 #ifndef APP_SANDBOX_LANDLOCK_H
 #define APP_SANDBOX_LANDLOCK_H
@@ -26,7 +26,7 @@
 
 struct landlock_path {
   const char *path;
-  uint64_t access; /* LANDLOCK_…; what a kernel does not know, or a file cannot have, is left out */
+  uint64_t access; /* LANDLOCK_…; rights that the kernel or the file type lacks are ignored */
 };
 
 struct landlock_port {
@@ -34,11 +34,11 @@ struct landlock_port {
   bool to_listen; /* else to connect to it */
 };
 
-/* The calling thread, and those that it starts, may use nothing but `paths` and, with is_tcp,
- * `ports`. A path that does not exist is left out. Tried in a thread first: -ESTALE and *refused, a
- * path that could be read before and could not be in there, where the file system has no inodes
- * that last. 0; -ENOSYS: the kernel has none; or -errno. Where it fails, no more than no_new_privs
- * is set. */
+/* Confine the calling thread, and threads that it starts, to `paths` and, with is_tcp, to `ports`.
+ * Paths that do not exist are ignored. The rules are tried in another thread first.
+ * 0; -ENOSYS: the kernel has no Landlock; -ESTALE: *refused is a path that the rules should allow
+ * and do not, since its file system keeps no inodes; or -errno. On failure only no_new_privs is
+ * set. */
 int landlock_restrict(const struct landlock_path *paths, size_t path_count, bool is_tcp,
                       const struct landlock_port *ports, size_t port_count, const char **refused);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a command may still do once it is set up. */
+/* Collects what a command may still do, and confines the process to that. */
 #include "sandbox.h"
 
 #include <errno.h>
@@ -35,8 +35,7 @@
   (DEVICE_RIGHTS | REPLACE_RIGHTS | SOCKET_RIGHTS | LANDLOCK_MAKE_FIFO | LANDLOCK_MAKE_SYM |       \
    LANDLOCK_REFER)
 
-/* Files of anybody: libraries, what they read of the system, and devices. No secrets are among
- * them. */
+/* System files that every command may use. None of them has secrets. */
 static const struct landlock_path sandbox_system[] = {
     {"/usr", READ_RIGHTS},
     {"/lib", READ_RIGHTS},
@@ -70,7 +69,7 @@ static const struct landlock_path sandbox_system[] = {
     {"/etc/group", READ_RIGHTS},
     {"/tmp", SOCKET_RIGHTS},
 };
-/* Block devices are not among them, nor is /dev/mem. */
+/* Neither block devices nor /dev/mem. */
 static const char *const sandbox_devices[] = {
     "/dev/null",     "/dev/zero",    "/dev/full",
     "/dev/random",   "/dev/urandom", "/dev/infiniband",
@@ -90,11 +89,11 @@ static const char *const sandbox_devices[] = {
   (CAPABILITIES_NETWORK | CAPABILITY(CAP_SYS_RAWIO) | CAPABILITY(CAP_SYS_ADMIN) |                  \
    CAPABILITY(CAP_BPF) | CAPABILITY(CAP_PERFMON))
 
-/* What transports need beside what every one does. */
+/* What a transport needs beyond CAPABILITIES_ALWAYS and the ports of the control channel. */
 struct sandbox_transport {
   const char *plugin;
   uint64_t capabilities;
-  bool has_tcp; /* connections of its own, to ports that are not known beforehand */
+  bool has_tcp; /* opens connections to ports that are not known beforehand */
   bool opens_inet;
   bool reads_peers; /* memory of other processes, which Landlock forbids */
 };
@@ -105,9 +104,10 @@ static const struct sandbox_transport sandbox_transports[] = {
     {"verbs_rc", CAPABILITY(CAP_NET_RAW), false, true, false},
     {"verbs_dc", CAPABILITY(CAP_NET_RAW), false, true, false},
     {"ucx", CAPABILITY(CAP_SYS_PTRACE), true, true, true},
-    {"share", 0, false, false, false}, /* its router has all that */
+    {"share", 0, false, false, false}, /* the router has the adapter */
 };
-/* A plugin that is not ours: nobody knows. One that reads its peers' memory needs --sandbox off. */
+/* A plugin of somebody else may need all of it. One that reads its peers' memory needs
+ * --sandbox off. */
 static const struct sandbox_transport sandbox_unknown = {NULL, UINT64_MAX, true, true, false};
 
 enum sandbox_mode { SANDBOX_AUTO, SANDBOX_REQUIRE, SANDBOX_OFF, SANDBOX_UNKNOWN };
@@ -224,13 +224,13 @@ static void sandbox_add_port(struct sandbox *sandbox, const char *address, bool 
   else
     sandbox->is_short = true;
   if (!grown || port > UINT16_MAX || *end != '\0') {
-    sandbox->has_tcp = true; /* what it is is said elsewhere */
+    sandbox->has_tcp = true; /* reported where the address is used */
     return;
   }
   sandbox->ports[sandbox->port_count++] = (struct landlock_port){(uint16_t)port, to_listen};
 }
 
-/* A file that is not there yet may be made, with what else is in its folder. */
+/* Allows a path. For a file that does not exist yet, allows its folder. */
 static void sandbox_allow_named(struct sandbox *sandbox, const char *path)
 {
   sandbox_add(sandbox, path, WRITE_RIGHTS);
@@ -238,7 +238,7 @@ static void sandbox_allow_named(struct sandbox *sandbox, const char *path)
     sandbox_add_parent(sandbox, path, WRITE_RIGHTS);
 }
 
-/* Each absolute path in it. */
+/* Allows each absolute path in the text. */
 static void sandbox_allow_paths_in(struct sandbox *sandbox, const char *text, size_t size)
 {
   static const char ends[] = " \t\n\"',;=:[]{}";
@@ -252,7 +252,7 @@ static void sandbox_allow_paths_in(struct sandbox *sandbox, const char *text, si
   free(copy);
 }
 
-/* "KEY=VALUE" of a plugin. */
+/* Allows the paths in a plugin's "KEY=VALUE". */
 static void sandbox_allow_option(struct sandbox *sandbox, const char *option)
 {
   sandbox_allow_paths_in(sandbox, option, strlen(option));
@@ -302,7 +302,7 @@ struct sandbox *app_sandbox_new(const struct arguments *arguments)
   for (size_t i = 0; i < arguments->memory_option_count; i++)
     sandbox_allow_option(sandbox, arguments->memory_options[i]);
   if (arguments->json && strcmp(arguments->json, "-") != 0) {
-    /* Looked at before it is replaced; a FIFO or a device is written to. */
+    /* It is read before it is replaced. A FIFO or a device is written to. */
     sandbox_add(sandbox, arguments->json,
                 READ_RIGHTS | (sandbox_is_file(arguments->json) ? 0 : LANDLOCK_WRITE_FILE));
     if (sandbox_is_file(arguments->json))
@@ -340,7 +340,7 @@ void app_sandbox_allow_transport(struct sandbox *sandbox, const char *plugin)
   sandbox->has_tcp |= needs->has_tcp;
   sandbox->calls.opens_inet |= needs->opens_inet;
   sandbox->calls.reads_peers |= needs->reads_peers;
-  /* memif connects again; UCX wakes by datagrams. */
+  /* memif reconnects; UCX wakes its peers by datagrams. */
   sandbox->calls.has_unix |= needs->has_tcp || is_dpdk;
   if (is_dpdk) {
     static const char *const devices[] = {"/dev/vfio", "/dev/uio*", "/dev/net/tun",
@@ -398,7 +398,7 @@ static void sandbox_allow_connect(struct sandbox *sandbox, const char *address)
   sandbox->calls.opens_inet |= address != NULL;
 }
 
-/* Keys whose files are seen to otherwise. */
+/* Keys whose files app_sandbox_allow_tls() and sandbox_allow_ends() allow. */
 static bool sandbox_is_known_key(const char *line)
 {
   static const char *const keys[] = {
@@ -410,8 +410,7 @@ static bool sandbox_is_known_key(const char *line)
   return false;
 }
 
-/* Paths in the values of plugins' options. The files of sources and sinks are open already; of a
- * sink's folder see sandbox_allow_ends(). */
+/* Allows the paths in values of plugins' options. */
 static void sandbox_allow_values(struct sandbox *sandbox, const struct pst_config *config)
 {
   char *text = NULL;
@@ -472,9 +471,10 @@ void app_sandbox_allow_config(struct sandbox *sandbox, const struct pst_config *
     sandbox_allow_connect(sandbox, pst_config_get(config, "control.connect"));
 }
 
-/* ---- What is taken ------------------------------------------------------------------- */
+/* ---- Confining ------------------------------------------------------------------- */
 
-/* `rc` of what protects by `means`. A kernel that has not got it stops only who requires it. */
+/* Judges the `rc` of one protection: if it failed, --sandbox require ends the command, and auto
+ * logs that the command runs without it. */
 static int sandbox_judge(const struct sandbox *sandbox, const char *means, int rc,
                          struct pst_error *error)
 {
@@ -501,7 +501,9 @@ static int sandbox_use_landlock(const struct sandbox *sandbox, struct pst_error 
 
   if (refused)
     snprintf(means, sizeof(means),
-             "Landlock, whose rules do not hold for %.200s (9p has no inodes that last)", refused);
+             "Landlock, which cannot recognise files in %.200s: its file system keeps no inodes, "
+             "like 9p",
+             refused);
   return sandbox_judge(sandbox, means, rc, error);
 }
 
@@ -518,11 +520,11 @@ static int sandbox_confine(struct sandbox *sandbox, struct pst_error *error)
   if (sandbox->is_short)
     return app_log_fail(error, PST_EXIT_FAILED, -ENOMEM, "out of memory");
   if (sandbox->capabilities != UINT64_MAX)
-    rc = sandbox_judge(sandbox, "way to give capabilities up",
+    rc = sandbox_judge(sandbox, "means of dropping capabilities",
                        capabilities_keep(sandbox->capabilities), error);
-  /* A peer's memory cannot be read from within: that would end ucx's copies between processes. */
+  /* Landlock forbids to read the memory of other processes, by which ucx copies. */
   if (rc == 0 && sandbox->calls.reads_peers)
-    rc = sandbox_judge(sandbox, "Landlock beside a transport that reads its peers' memory",
+    rc = sandbox_judge(sandbox, "Landlock for a transport that reads its peers' memory",
                        -EOPNOTSUPP, error);
   else if (rc == 0)
     rc = sandbox_use_landlock(sandbox, error);

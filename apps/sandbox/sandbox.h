@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Takes from the process what its command does not need, so that a peer who finds a fault in it
- * gains little:
+/* Confines the process to what its command needs, so that an attacker who takes it over gains
+ * little:
  *
- *   app_sandbox_begin()  Landlock (files, TCP ports, signals) and capabilities: in the main thread,
- * before any other one and before a byte of the network is read. Threads inherit both.
- *   app_sandbox_seal()   seccomp (system calls): in all threads, once everything is set up.
+ *   app_sandbox_begin()  Landlock (files, TCP ports, signals) and capabilities. Call it in the main
+ * thread, before another thread starts and before a byte is read from the network. Threads inherit
+ * both.
+ *   app_sandbox_seal()   seccomp (system calls), for all threads, once everything is set up.
  *
- * What a kernel lacks is left out, unless --sandbox require is given. docs/operations/sandbox.md
- * has the rules. */
+ * If the kernel lacks one of these, it is left out; --sandbox require ends the command instead.
+ * docs/operations/sandbox.md has the rules. */
 #ifndef APP_SANDBOX_H
 #define APP_SANDBOX_H
 
@@ -17,20 +18,21 @@
 
 struct sandbox;
 
-/* By --sandbox; its plugin folders, --metrics and --json are allowed for. NULL: out of memory. */
+/* Reads --sandbox, and allows the plugin folders, --metrics and --json of the arguments. NULL: out
+ * of memory. */
 struct sandbox *app_sandbox_new(const struct arguments *arguments);
 void app_sandbox_free(struct sandbox *sandbox);
 
 /* ---- What is allowed: before app_sandbox_begin() ---- */
 
-/* Transports, control channel, options' paths and sinks of the streams. Their files are open
- * already. */
+/* Allows what the streams of these roles need: transports, control channel, paths in options, and
+ * the folders of sinks. The files of sources and sinks are open already. */
 void app_sandbox_allow_config(struct sandbox *sandbox, const struct pst_config *config,
                               uint32_t roles);
-/* What a transport needs of files, sockets and capabilities. */
+/* Allows the devices, sockets and capabilities that a transport needs. */
 void app_sandbox_allow_transport(struct sandbox *sandbox, const char *plugin);
 void app_sandbox_allow_folder(struct sandbox *sandbox, const char *folder, bool is_read_only);
-/* Its files, and the folders that they are in: they are read again where they were replaced. */
+/* Allows the folders of the TLS files, which are read again when they are replaced. */
 void app_sandbox_allow_tls(struct sandbox *sandbox, const struct pst_tls_params *tls);
 /* A Unix socket that is made and removed here, with the lock PATH.lock beside it. */
 void app_sandbox_allow_socket(struct sandbox *sandbox, const char *path);
@@ -39,9 +41,9 @@ void app_sandbox_allow_beside(struct sandbox *sandbox, const char *path);
 /* "HOST:PORT"; NULL: nothing. */
 void app_sandbox_allow_listen(struct sandbox *sandbox, const char *address);
 
-/* ---- What is taken ---- */
+/* ---- Confining ---- */
 
-/* 0, or -errno, which has been said: --sandbox require cannot be met. */
+/* 0, or -errno after logging: --sandbox require cannot be met. */
 int app_sandbox_begin(struct sandbox *sandbox, struct pst_error *error);
 int app_sandbox_seal(struct sandbox *sandbox, struct pst_error *error);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The filter of system calls: what is not listed fails with EPERM. */
+/* The seccomp filter: system calls that are not listed fail with EPERM. */
 #include "syscalls.h"
 
 #include <errno.h>
@@ -16,8 +16,9 @@
 #define SYSCALLS_FAIL SCMP_ACT_ERRNO(EPERM)
 #define TYPE_MASK 0xfu /* of socket(2): the type without its flags */
 
-/* None of them starts a program or a process, loads code into the kernel, mounts, traces or changes
- * who the process is. Those that an architecture lacks are left out. */
+/* The system calls that stay allowed. None of them starts a program or a process, loads code into
+ * the kernel, mounts, traces or changes the process's user. Names that an architecture lacks are
+ * skipped. */
 static const char *const syscalls_allowed[] = {
     /* bytes */
     "ioctl",
@@ -91,7 +92,7 @@ static const char *const syscalls_allowed[] = {
     "inotify_init1",
     "inotify_add_watch",
     "inotify_rm_watch",
-    /* files, as far as Landlock lets */
+    /* files, within the rules of Landlock */
     "open",
     "openat",
     "openat2",
@@ -266,7 +267,7 @@ static const char *const syscalls_allowed[] = {
     "getsockopt",
     "send",
     "recv",
-    /* what the process is, and may use */
+    /* the process's identity and limits */
     "getuid",
     "getuid32",
     "geteuid",
@@ -299,7 +300,7 @@ static const char *const syscalls_allowed[] = {
 static const char *const syscalls_shared[] = {
     "process_vm_readv", "process_vm_writev", "shmget", "shmat", "shmdt", "shmctl"};
 
-/* The leak check of the address sanitizer stops the process from one that it clones. */
+/* The leak check of the address sanitizer clones a process, which stops and traces this one. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define SYSCALLS_HAS_SANITIZER 1
 #elif defined(__has_feature)
@@ -312,13 +313,12 @@ static int syscalls_allow(scmp_filter_ctx filter, const char *name)
 {
   const int number = seccomp_syscall_resolve_name(name);
 
-  /* A negative one is another architecture's: libseccomp leaves it out. */
+  /* A negative number belongs to another architecture; libseccomp skips it. */
   return number == __NR_SCMP_ERROR ? 0 : seccomp_rule_add(filter, SCMP_ACT_ALLOW, number, 0);
 }
 
-/* The control channel's kind of Unix socket is the only one allowed: services of the host have
- * others, and would start programs on request. MPTCP is refused, since Landlock does not take it
- * for TCP. */
+/* Allows Unix sockets of the control channel's type alone: services of the host use other types,
+ * and some start programs on request. Refuses MPTCP, which Landlock does not treat as TCP. */
 static int syscalls_allow_sockets(scmp_filter_ctx filter, const struct syscalls_needs *needs)
 {
   static const struct {
@@ -364,7 +364,7 @@ static int syscalls_allow_sockets(scmp_filter_ctx filter, const struct syscalls_
                                    SCMP_A3(SCMP_CMP_MASKED_EQ, MSG_FASTOPEN, 0));
 }
 
-/* The C library falls back from clone3(), whose flags no filter can read, to clone(). */
+/* Refuses clone3(), since a filter cannot read its flags; the C library then calls clone(). */
 static int syscalls_allow_threads(scmp_filter_ctx filter)
 {
 #ifdef __s390__
@@ -382,9 +382,9 @@ static int syscalls_allow_threads(scmp_filter_ctx filter)
   return rc < 0 ? rc : seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0);
 }
 
-/* The two put words into a terminal, which a shell at it would read. Refused by a filter of their
- * own: of all filters of a process the strictest answer counts. The kernel looks at the lower 32
- * bits alone. */
+/* Refuses the two requests that put input into a terminal, where a shell would execute it. They
+ * have a filter of their own: if a process has several filters, the strictest result counts. The
+ * kernel compares the lower 32 bits alone. */
 static int syscalls_refuse_terminal(void)
 {
   static const unsigned requests[] = {TIOCSTI, TIOCLINUX};

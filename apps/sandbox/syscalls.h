@@ -6,13 +6,13 @@
 #include <stdbool.h>
 
 struct syscalls_needs {
-  bool opens_inet;  /* sockets of IPv4 and IPv6 beside those that are open */
+  bool opens_inet;  /* opens more sockets of IPv4 and IPv6 */
   bool has_unix;    /* Unix sockets of every type */
   bool reads_peers; /* memory of other processes: process_vm_readv(2) */
 };
 
-/* All threads may make no other calls from now on; others fail with EPERM. 0; -ENOSYS: built
- * without libseccomp, or the kernel has no filters; or -errno. */
+/* Restrict all threads to the system calls of the program and of `needs`; other calls fail with
+ * EPERM. 0; -ENOSYS: built without libseccomp, or the kernel has no filters; or -errno. */
 int syscalls_restrict(const struct syscalls_needs *needs);
 
 #endif
