@@ -308,14 +308,15 @@ const struct command app_command_keys = {
     .options = OPTION_KEYS,
     .summary = "make a CA, certificates and a pre-shared key to test TLS with",
     .help =
-        "Writes DIR/ca.pem, for each --host NAME.pem and NAME-key.pem, and DIR/keys.psk, and prints\n"
-        "what to write into both ends' YAML. Files have mode 0600, and none is ever replaced.\n"
-        "They are valid for a year. In production take the certificates of your own CA.\n"
+        "Writes into DIR a CA (ca.pem, ca-key.pem), a certificate of each --host (NAME.pem,\n"
+        "NAME-key.pem) and a pre-shared key (keys.psk). Prints what to write into the configuration\n"
+        "of each end. Files have mode 0600, and an existing file is never replaced. Certificates\n"
+        "are valid for a year. In production, use certificates of your own CA.\n"
         "\n"
         "Examples:\n"
         "  penstock keys tls\n"
         "      Makes a certificate for both ends on this machine.\n"
         "  penstock keys hosts --host node1.example,192.0.2.1 --host node2.example,192.0.2.2\n"
-        "      Makes one for each of two hosts, with its name and address.",
+        "      Makes a certificate for each of two hosts, with its name and its address.",
     .run = keys_run,
 };

@@ -37,8 +37,7 @@ const struct option_word app_option_words[] = {
      "pin the thread of this end to CPU A, and that of the other end to B if it is on this host"},
     {OPTION_BENCH, KEY_BENCH + BENCH_TOUCH, "touch", "yes|no",
      "send, read: read one cache line of each message where it arrived (default: yes, where the "
-     "CPU "
-     "can reach that memory)"},
+     "CPU can reach that memory)"},
     {OPTION_BENCH, KEY_BENCH + BENCH_HOLD, "hold", "TIME",
      "send: keep each message for TIME, as a consumer does, before its slot is free again"},
     {OPTION_BENCH, KEY_BENCH + BENCH_VERIFY, "verify", NULL,
@@ -56,10 +55,9 @@ const struct option_word app_option_words[] = {
     {OPTION_BENCH, KEY_BENCH + BENCH_ALL_PAIRS, "all-pairs", NULL,
      "be one rank of a job, and measure each pair of its ranks"},
     {OPTION_BENCH, KEY_ENDPOINT, "endpoint", "LIST",
-     "all-pairs: an adapter, GPU or CPU of this rank, as in "
+     "all-pairs: an adapter, GPU or CPU of this rank to measure, as in "
      "address=ib0,cpu=8,transport.device=mlx5_0,memory.device=0; address is an interface, a "
-     "network "
-     "(10.1.0.0/16) or an address; may be repeated: each one is measured",
+     "network (10.1.0.0/16) or an address; may be repeated",
      true},
     {OPTION_BENCH, KEY_BENCH + BENCH_EXCHANGE, "exchange", "DIR",
      "all-pairs: find the other ranks by a file in DIR, which all of them see, instead of PMIx"},
@@ -106,7 +104,7 @@ const struct option_word app_option_words[] = {
      "check only what this configuration needs"},
     {OPTION_DOCTOR, KEY_DOCTOR + DOCTOR_AREA, "area", "AREA", "check only this area"},
     {OPTION_DOCTOR, KEY_DOCTOR + DOCTOR_RECORD, "record", "DIR",
-     "write what was read to the new folder DIR, to be sent"},
+     "write what was read to the new folder DIR, which can be sent to somebody else"},
     {OPTION_TOPO, KEY_TOPO + TOPO_SVG, "svg", "FILE", "draw the machine as a picture, an SVG file"},
     {OPTION_INIT, KEY_TOPO + INIT_AS, "as", "KIND",
      "what is streamed: camera, instrument, receive, send or loopback"},
@@ -117,15 +115,15 @@ const struct option_word app_option_words[] = {
     {OPTION_INIT, KEY_TOPO + INIT_PEER, "peer", "HOST", "send: address of the receiver"},
     {OPTION_INIT, KEY_TOPO + INIT_TRANSPORT, "transport", "NAME",
      "udp, ethernet, verbs_rc or ucx (default: verbs_rc between hosts where the adapter has an "
-     "RDMA "
-     "device, else udp)"},
+     "RDMA device, else udp)"},
     {OPTION_INIT, KEY_TOPO + INIT_RATE, "rate", "RATE",
      "rate of the stream, as in 10Gbps (default: 80% of the link)"},
     {OPTION_INIT, KEY_OUTPUT, "output", "FILE",
      "write to FILE, which must not exist (default: standard output)"},
     {OPTION_ROOT, KEY_TOPO + TOPO_ROOT, "root", "DIR",
      "read the machine that `penstock doctor --record` wrote to DIR, not this one"},
-    {OPTION_SHARE, KEY_SHARE + SHARE_SOCKET, "socket", "PATH", "the Unix socket that clients name"},
+    {OPTION_SHARE, KEY_SHARE + SHARE_SOCKET, "socket", "PATH",
+     "where to make the Unix socket that clients connect to"},
     {OPTION_SHARE, KEY_SHARE + SHARE_TRANSPORT, "transport", "NAME",
      "the transport plugin that clients use (default: loopback)"},
     {OPTION_SHARE, KEY_TRANSPORT_OPTION, "transport-option", "KEY=VALUE",
@@ -133,15 +131,15 @@ const struct option_word app_option_words[] = {
     {OPTION_SHARE, KEY_SHARE + SHARE_MEMORY, "memory", "NAME",
      "the memory plugin that imports clients' device memory, as cuda (default: none)"},
     {OPTION_SHARE, KEY_SHARE + SHARE_ALLOW, "allow", "LIST",
-     "numbers of the users that may connect (default: this user and root)"},
+     "numbers of the users that may connect, as in 1000,1001 (default: this user and root)"},
     {OPTION_SHARE, KEY_SHARE + SHARE_REGIONS, "regions", "N",
-     "the most registrations of one client (default: 4096)"},
+     "the most memory regions that one client registers (default: 4096)"},
     {OPTION_SHARE, KEY_SHARE + SHARE_BYTES, "bytes", "SIZE",
-     "the most registered memory of one client (default: no limit)"},
+     "the most bytes that one client registers (default: no limit)"},
     {OPTION_SHARE, KEY_SHARE + SHARE_ENDPOINTS, "endpoints", "N",
      "the most endpoints of one client (default: 1024)"},
     {OPTION_SHARE, KEY_SHARE + SHARE_WORKERS, "workers", "N",
-     "the most workers of one client, each of which has a thread here (default: 64)"},
+     "the most workers of one client; each takes a thread of this process (default: 64)"},
     {OPTION_SHARE, KEY_SHARE + SHARE_CLIENTS, "clients", "N",
      "the most clients at a time (default: 256)"},
     {OPTION_SHARE, KEY_SHARE + SHARE_RATE, "rate", "SIZE",
@@ -150,7 +148,7 @@ const struct option_word app_option_words[] = {
      "limits of each class of clients, by user, control group or token, in YAML; the limits above "
      "are its defaults"},
     {OPTION_SHARE, KEY_SHARE + SHARE_HUGE, "huge", NULL,
-     "allow memory of huge pages; a client that takes such pages away can end this process"},
+     "let clients register huge pages; a client that removes them during a copy kills this process"},
     {OPTION_NODE, KEY_NODE + NODE_TRANSPORT, "transport", "NAME",
      "the transport plugin, the same at both ends (default: loopback)"},
     {OPTION_NODE, KEY_TRANSPORT_OPTION, "transport-option", "KEY=VALUE",
@@ -207,17 +205,18 @@ const struct option_word app_option_words[] = {
      "allow addresses beyond this machine, and other users of this one; nothing is authenticated "
      "or encrypted"},
     {OPTION_TLS, KEY_TLS + TLS_CERTIFICATE, "tls-certificate", "FILE",
-     "take part by TLS 1.3, also beyond this machine: the certificate of this end (PEM)"},
-    {OPTION_TLS, KEY_TLS + TLS_KEY, "tls-key", "FILE", "its private key (PEM), with mode 0600"},
+     "use TLS 1.3 on the control channel: the certificate of this end (PEM)"},
+    {OPTION_TLS, KEY_TLS + TLS_KEY, "tls-key", "FILE",
+     "the private key of that certificate (PEM); the file has mode 0600"},
     {OPTION_TLS, KEY_TLS + TLS_CA, "tls-ca", "FILE",
-     "the CAs that sign the certificates of peers (PEM)"},
-    {OPTION_TLS, KEY_TLS + TLS_CRL, "tls-crl", "FILE", "what these CAs have revoked (PEM)"},
+     "the CAs that sign the peers' certificates (PEM)"},
+    {OPTION_TLS, KEY_TLS + TLS_CRL, "tls-crl", "FILE", "the revocation lists of these CAs (PEM)"},
     {OPTION_TLS, KEY_TLS_PEER, "tls-peer", "NAME",
-     "a DNS name or URI that the peer's certificate may have; may be repeated (default: HOST, or "
-     "for who listens any name)",
+     "a DNS name or URI that the peer's certificate must have; may be repeated, and then one of "
+     "them (default: the HOST to connect to; a server accepts any name)",
      true},
     {OPTION_TLS, KEY_TLS + TLS_PSK, "tls-psk", "FILE",
-     "in place of certificates: pre-shared keys, lines of NAME:HEX, with mode 0600"},
+     "instead of certificates: a file of pre-shared keys, lines of NAME:HEX, with mode 0600"},
     {OPTION_KEYS, KEY_HOST, "host", "NAME",
      "names of one host, as in node1.example,192.0.2.1; may be repeated (default: "
      "localhost,127.0.0.1,::1)",
@@ -236,8 +235,8 @@ const struct option_word app_option_words[] = {
     {OPTION_METRICS, KEY_METRICS_INSECURE, "metrics-insecure", NULL,
      "allow an ADDRESS beyond this machine; whoever reaches the port can read the metrics"},
     {OPTION_SANDBOX, KEY_SANDBOX, "sandbox", "MODE",
-     "confine the process by Landlock and seccomp: auto (the default) as far as this kernel has "
-     "them, require, or off"},
+     "confine the process by Landlock and seccomp: auto (as far as this kernel can; the default), "
+     "require (end with status 3 if it cannot), or off"},
     {OPTION_SANDBOX, KEY_SANDBOX_PATH, "sandbox-path", "DIR",
      "let plugins read and write files below DIR inside the sandbox; may be repeated", true},
     {OPTION_STREAM, KEY_LONG + 3, "stream", "NAME", "take only the stream NAME; may be repeated",

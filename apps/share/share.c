@@ -104,7 +104,7 @@ static int share_cmd_read(const struct command *command, const struct arguments 
   if (share_cmd_read_lists(command, arguments, cmd) < 0)
     return -EINVAL;
   if (!cmd->params.socket) {
-    app_arguments_wrong(command, "--socket PATH is missing: where clients find this router");
+    app_arguments_wrong(command, "--socket PATH is missing; clients connect to this router there");
     return -EINVAL;
   }
   if (serve_cli_values(command, values, sizeof(values) / sizeof(values[0])) < 0)
@@ -216,14 +216,15 @@ const struct command app_command_share = {
     .options = OPTION_SHARE | OPTION_SANDBOX | OPTION_PLUGIN_PATH | OPTION_QUIET | OPTION_VERBOSE,
     .summary = "let programs of this host use a transport that only this process has",
     .help =
-        "Opens a transport for each client that connects to the socket, until ^C.\n"
-        "Clients write `transport: {plugin: share, options: {socket: PATH}}`. They need no device,\n"
-        "no driver library and no privilege; their memory is mapped, and the router copies none.\n"
+        "Runs until ^C as a router: opens the transport for each client that connects to the\n"
+        "socket. The folder of the socket must exist. In the configuration of a client write\n"
+        "`transport: {plugin: share, options: {socket: PATH}}`. Clients need no device, no driver\n"
+        "library and no privilege. Their memory is mapped into the router, not copied.\n"
         "\n"
         "Examples:\n"
         "  penstock share --socket /run/penstock/share --transport verbs_rc\n"
         "      Serves an RDMA adapter to programs of this user and of root.\n"
         "  penstock share --socket /run/penstock/share --allow 1000,1001 --bytes 1GiB\n"
-        "      Lets two users in, each client with at most 1 GiB of registered memory.",
+        "      Serves two users. Each client registers at most 1 GiB of memory.",
     .run = share_cmd_run,
 };

@@ -71,7 +71,7 @@ static const struct schema_key tls_keys[] = {
     {.map = NULL}};
 const struct schema_map schema_tls = MAP(
     tls_keys, "control.tls", NULL,
-    "TLS 1.3 on the control channel: both ends show certificates, or both have a pre-shared key. Nobody without is let in, and the channel may then leave the host. The data take no part in it. The files are read again when they have changed.");
+    "TLS 1.3 on the control channel: both ends show certificates, or both have a pre-shared key. Peers without these are refused, so the control channel may go to other hosts. The data are not encrypted. If a file changes, it is read again before the next handshake.");
 
 static const struct schema_key control_keys[] = {
     {KEY(
