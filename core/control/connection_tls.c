@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* TLS of a connection: its handshake, and what is received behind it. */
+/* The TLS handshake of a connection, and reading through TLS. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -26,7 +26,7 @@ bool connection_begin_tls(struct connection *peer)
   return peer->tls;
 }
 
-/* Goes on in clear, for the BYE that says why a peer without TLS is dropped. */
+/* Continues in clear, so that a peer without TLS can read the BYE with the reason. */
 static void connection_forsake_tls(struct connection *peer)
 {
   tls_session_free(peer->tls);
@@ -36,14 +36,14 @@ static void connection_forsake_tls(struct connection *peer)
 static void connection_secured(struct connection *peer)
 {
   peer_enter(peer, PEER_HELLO);
-  peer->has_unread = true; /* what came with the handshake's end */
+  peer->has_unread = true; /* bytes may have come with the end of the handshake */
   if (!peer->is_connector)
     handshake_open(peer);
   if (peer->refusal)
     listener_refuse(peer, peer->refusal);
 }
 
-/* The first bytes of a peer. False: they are no TLS, and the peer is dropped. */
+/* Checks the first bytes of a peer. False: they are not TLS, and the peer is dropped. */
 static bool connection_is_tls(struct connection *peer, const uint8_t *bytes, size_t length)
 {
   if (peer->tls_began)
@@ -58,7 +58,7 @@ static bool connection_is_tls(struct connection *peer, const uint8_t *bytes, siz
   return false;
 }
 
-/* 0; -EAGAIN: it needs more; else the peer is dropped. */
+/* 0: done; -EAGAIN: more bytes are needed; else the peer is dropped. */
 static int connection_handshake(struct connection *peer)
 {
   char why[TLS_WHY_MAX];
@@ -121,7 +121,7 @@ ssize_t connection_receive(struct connection *peer, void *to, size_t size, char 
     return n < 0 ? -errno : n;
   }
   ssize_t n = connection_receive_tls(peer, to, size, why);
-  /* An alert, or the answer to a change of keys. */
+  /* Send an alert, or the answer to a key update. */
   connection_queue_tls(peer);
   connection_flush(peer);
   return n;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* TLS 1.3 of control connections, by OpenSSL and memory BIOs. */
+/* TLS 1.3 for control connections, by OpenSSL with memory BIOs. */
 #include "tls.h"
 
 #include <arpa/inet.h>
@@ -19,13 +19,13 @@
 #include "util/text.h"
 #include "util/tls_params.h"
 
-#define NAMES_TEXT_MAX 160
+#define NAMES_TEXT_MAX 144
 
 struct tls_context {
-  struct pst_tls_params params; /* its texts are ours */
+  struct pst_tls_params params; /* its texts are copies */
   struct tls_loaded loaded;
   struct tls_identity seen[TLS_FILES]; /* when the files were last read, or tried */
-  bool is_outdated;                    /* and could not be read then, which may pass */
+  bool is_outdated; /* the files have changed and could not be read, which may pass */
 };
 
 struct tls_session {
@@ -43,8 +43,8 @@ struct tls_session {
 
 /* ---- Names ------------------------------------------------------------------------------- */
 
-/* Whether a name of the certificate is that of `peers`: DNS names whatever their case, URIs byte
- * for byte. Wildcards are no names. */
+/* Is this name of the certificate the wanted one? DNS names are compared without case, URIs byte
+ * for byte. A wildcard matches nothing. */
 static bool tls_name_is(const GENERAL_NAME *name, const char *wanted)
 {
   const bool is_uri = strchr(wanted, ':') != NULL;
@@ -85,7 +85,7 @@ static bool tls_has_host(const char *host, X509 *certificate)
                          NULL) == 1;
 }
 
-/* False: X.509 lets an address have any length, and this one has another than IP's. */
+/* False: the address has not the length of IPv4 or IPv6, which X.509 allows. */
 static bool tls_address_text(const ASN1_OCTET_STRING *bytes, char text[INET6_ADDRSTRLEN])
 {
   const int length = ASN1_STRING_length(bytes);
@@ -96,7 +96,7 @@ static bool tls_address_text(const ASN1_OCTET_STRING *bytes, char text[INET6_ADD
                    ASN1_STRING_get0_data(bytes), text, INET6_ADDRSTRLEN);
 }
 
-/* The names of a certificate for people: "a.example, spiffe://b". */
+/* Writes the names of a certificate for a message: "a.example, spiffe://b". */
 static void tls_names_text(X509 *certificate, char text[NAMES_TEXT_MAX])
 {
   GENERAL_NAMES *names = X509_get_ext_d2i(certificate, NID_subject_alt_name, NULL, NULL);
@@ -120,7 +120,7 @@ static void tls_names_text(X509 *certificate, char text[NAMES_TEXT_MAX])
 
 /* ---- Checks ------------------------------------------------------------------------------- */
 
-/* Notes why OpenSSL, or the check of names, refuses a certificate. */
+/* Writes to session->why why OpenSSL, or the check of names, refuses a certificate. */
 static void tls_say_unverified(struct tls_session *session, int error, X509 *certificate)
 {
   const struct pst_tls_params *params = &session->context->params;
@@ -140,10 +140,10 @@ static void tls_say_unverified(struct tls_session *session, int error, X509 *cer
     what = "is revoked, `crl` says";
     break;
   case X509_V_ERR_UNABLE_TO_GET_CRL:
-    what = "is of a CA for which `crl` has no list; add it there";
+    what = "is of a CA for which `crl` has no list; add the list there";
     break;
   case X509_V_ERR_CRL_HAS_EXPIRED:
-    what = "cannot be looked up: the list in `crl` has expired; renew it";
+    what = "cannot be checked: the list in `crl` has expired; renew the list";
     break;
   case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT:
   case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY:
@@ -261,15 +261,16 @@ void tls_context_close(struct tls_context *context)
   free(context);
 }
 
-/* Whether files that are as they were may be read later. SSL_CTX_new(), which has worked before,
- * fails with -EOPNOTSUPP for want of memory. */
+/* Can this failure pass without a change of the files? -EOPNOTSUPP means that SSL_CTX_new() failed,
+ * which has worked before: memory is short. */
 static bool tls_may_pass(int rc)
 {
   return rc == -EMFILE || rc == -ENFILE || rc == -ENOMEM || rc == -EIO || rc == -ESTALE ||
          rc == -EOPNOTSUPP;
 }
 
-/* The files may be exchanged one after the other: until they fit, the old ones stay. */
+/* Reads the files again if one has changed. They may be replaced one after the other: the old
+ * contents stay in use until the new files go together. */
 static void tls_context_refresh(struct tls_context *context)
 {
   struct tls_identity seen[TLS_FILES];
@@ -296,7 +297,7 @@ static void tls_context_refresh(struct tls_context *context)
 
 /* ---- Pre-shared keys ---------------------------------------------------------------------- */
 
-/* As OpenSSL has it: a session that both ends know. NULL: out of memory. */
+/* Makes the session that stands for a pre-shared key in OpenSSL. NULL: out of memory. */
 static SSL_SESSION *tls_psk_session(SSL *ssl, const struct tls_psk *psk)
 {
   static const unsigned char aes_128_gcm_sha256[] = {0x13, 0x01};
@@ -375,7 +376,7 @@ static int tls_session_set_up(struct tls_session *session, const char *host)
   SSL_set_msg_callback_arg(session->ssl, session);
   if (!host) {
     SSL_set_accept_state(session->ssl);
-    /* A pre-shared key is a session to OpenSSL, which wants to know whose. */
+    /* OpenSSL treats a pre-shared key as a session, which needs a context id. */
     SSL_set_session_id_context(session->ssl, (const unsigned char *)"penstock", 8);
     SSL_set_psk_find_session_callback(session->ssl,
                                       session->context->params.psk ? tls_psk_find : NULL);
@@ -428,7 +429,7 @@ int tls_session_feed(struct tls_session *session, const void *bytes, size_t leng
   return BIO_write(session->in, bytes, (int)length) == (int)length ? 0 : -ENOMEM;
 }
 
-/* What the other end says that it did not like. */
+/* Returns the text for an alert of the other end; NULL: none. */
 static const char *tls_alert_text(const struct tls_session *session, int alert)
 {
   switch (alert) {
@@ -467,7 +468,7 @@ static const char *tls_alert_text(const struct tls_session *session, int alert)
   return NULL;
 }
 
-/* Writes why TLS has failed: a check of ours, the other end's alert, or OpenSSL's own words. */
+/* Writes why TLS has failed: a check of this end, the other end's alert, or OpenSSL's reason. */
 static void tls_explain(struct tls_session *session, char why[TLS_WHY_MAX])
 {
   const unsigned long error = ERR_peek_error();

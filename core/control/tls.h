@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * TLS 1.3 of a control connection. tls.c alone includes OpenSSL's headers; tls_none.c stands in its
- * place in a build without libssl.
+ * TLS 1.3 for a control connection, by OpenSSL; tls_none.c replaces it in a build without libssl.
  *
- * A session has no descriptor. The connection hands over what it received, and takes what it has to
- * send: epoll, the limits of strangers and the frames stay what they are without TLS.
+ * A session has no descriptor. The connection passes in the bytes that it received, and takes out
+ * the bytes to send. So epoll, the limits for strangers and the framing are the same as without
+ * TLS.
  *
  *   socket → recv() → tls_session_feed() → tls_session_read()  → frames
  *   frames → tls_session_write() → tls_session_take() → send() → socket
@@ -20,7 +20,7 @@
  * - The files are read again before a handshake when one of them has changed. What is open stays
  *   open. New files that do not fit leave the old ones in use, and a line in the log.
  *
- * A context and its sessions belong to one thread, the control channel's.
+ * A context and its sessions belong to one thread, that of the control channel.
  */
 #ifndef PST_CONTROL_TLS_H
 #define PST_CONTROL_TLS_H
@@ -40,40 +40,42 @@
 struct tls_context; /* the files of one end */
 struct tls_session; /* one connection */
 
-/* Reads the files. The texts of *params are copied. In *error: -EINVAL: params do not go together;
- * -EOPNOTSUPP: a build without libssl; -EACCES: a secret that others may read; -ENOENT, … of
- * open(2); -EBADMSG: a file has not what it should have; -ENOMEM. */
+/* Read the files, and copy the texts of *params. 0, or in *error: -EINVAL: params contradict each
+ * other; -EOPNOTSUPP: a build without libssl; -EACCES: others may read a secret file; an errno of
+ * open(2) or read(2); -EBADMSG: a file's contents are wrong; -ENOMEM. */
 int tls_context_open(const struct pst_tls_params *params, struct tls_context **context,
                      struct pst_error *error);
-/* NULL is legal. Sessions that are open go on. */
+/* NULL is legal. Open sessions stay usable. */
 void tls_context_close(struct tls_context *context);
 
-/* host: of a connector, the host that its certificate has to name where `peers` does not; NULL: of
- * an acceptor. NULL: out of memory. */
+/* host: for a connector, the host that the peer's certificate must name if `peers` is empty; NULL
+ * for an acceptor. Returns NULL if memory runs out. */
 struct tls_session *tls_session_new(struct tls_context *context, const char *host);
 void tls_session_free(struct tls_session *session);
 
-/* Bytes that were received. 0; -ENOMEM; -EMSGSIZE: too many before the handshake is done. */
+/* Pass in received bytes. 0; -ENOMEM; -EMSGSIZE: more than TLS_HANDSHAKE_MAX before the handshake
+ * is done. */
 int tls_session_feed(struct tls_session *session, const void *bytes, size_t length);
-/* 0: done; -EAGAIN: it needs more bytes of the peer; -EACCES: refused, `why` says by which check:
- * "has a certificate that has expired". Afterwards something may be there to be sent. */
+/* Advance the handshake, then send what tls_session_take() returns. 0: done; -EAGAIN: more bytes of
+ * the peer are needed; -EACCES: refused, and `why` says by which check. */
 int tls_session_handshake(struct tls_session *session, char why[TLS_WHY_MAX]);
-/* After the handshake. How many bytes; 0: the peer has closed; -EAGAIN; -EACCES with `why`: what
- * came is no TLS of this session's, or it refuses what this end has shown. */
+/* After the handshake: read decrypted bytes. Returns how many; 0: the peer has closed; -EAGAIN;
+ * -EACCES: the bytes do not belong to this session, or the peer refuses this end's credentials. */
 ssize_t tls_session_read(struct tls_session *session, void *to, size_t size, char why[TLS_WHY_MAX]);
-/* After the handshake; takes all. 0; -EPIPE: the session has failed. */
+/* After the handshake: encrypt all bytes. 0; -EPIPE: the session has failed. */
 int tls_session_write(struct tls_session *session, const void *bytes, size_t length);
-/* Says that nothing follows (close_notify). */
+/* Tell the peer that no more bytes follow (close_notify). */
 void tls_session_finish(struct tls_session *session);
-/* Bytes for the peer: how many there were, up to `size`. */
+/* Take at most `size` bytes to send to the peer; returns how many. */
 size_t tls_session_take(struct tls_session *session, void *to, size_t size);
 
-/* Could these first bytes of a peer be TLS? */
+/* Can these first bytes of a peer be TLS? */
 static inline bool tls_is_record(const uint8_t *bytes, size_t length)
 {
   return length > 0 && bytes[0] >= 20 && bytes[0] <= 23 && (length < 2 || bytes[1] == 3);
 }
-/* Whom it shows: "certificate of node1.example", "key of node1"; after the handshake. */
+/* After the handshake: what the peer has shown, as in "certificate of node1.example" or "key of
+ * node1". */
 const char *tls_session_peer(const struct tls_session *session);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads certificates, keys, revocations and pre-shared keys. */
+/* Reads certificates, private keys, revocation lists and pre-shared keys. */
 #include "tls_files.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@
 #include "util/printable.h"
 
 #define FILE_BYTES_MAX (16u << 20)
-#define CERTIFICATES_BYTES_MAX 16384 /* of a peer: all that it shows */
+#define CERTIFICATES_BYTES_MAX 16384 /* a peer's chain of certificates */
 
 const char *const tls_file_keys[TLS_FILES] = {[TLS_CERTIFICATE] = "certificate",
                                               [TLS_KEY] = "key",
@@ -44,7 +44,8 @@ static int tls_text_wrong(const struct tls_text *text, int code, const char *wha
   return code;
 }
 
-/* As PostgreSQL has it: a secret is the user's alone, or root's, who may let a group read it. */
+/* The rule of PostgreSQL: a secret file belongs to this user alone, or to root, who may let a group
+ * read it. */
 static int tls_text_check_secret(const struct tls_text *text, const struct stat *stat)
 {
   const bool is_roots = stat->st_uid == 0 && geteuid() != 0;
@@ -64,7 +65,7 @@ static void tls_text_free(struct tls_text *text)
   text->bytes = NULL;
 }
 
-/* Not by realloc(), which would leave a copy of a secret behind. */
+/* Does not use realloc(), which would leave a copy of a secret behind. */
 static int tls_text_grow(struct tls_text *text, size_t capacity)
 {
   char *larger = capacity > FILE_BYTES_MAX ? NULL : malloc(capacity);
@@ -99,7 +100,7 @@ static int tls_text_read(struct tls_text *text, int fd)
   }
 }
 
-/* Whatever the code, tls_text_free(). */
+/* Call tls_text_free() afterwards, on failure too. */
 static int tls_text_open(const struct pst_tls_params *params, enum tls_file file, char *why,
                          struct tls_text *text)
 {
@@ -189,7 +190,7 @@ static int tls_take_crl(SSL_CTX *ssl, BIO *bio, const struct tls_text *text)
     X509_STORE_add_crl(store, x);
     X509_CRL_free(x);
   }
-  /* Each CA of a chain has to have a list here. */
+  /* Each CA of a chain needs a list in the file. */
   X509_STORE_set_flags(store, X509_V_FLAG_CRL_CHECK | X509_V_FLAG_CRL_CHECK_ALL);
   return tls_check_end(text, count, "has no revocation list in PEM");
 }
@@ -218,7 +219,7 @@ static int tls_load_pem(const struct pst_tls_params *params, enum tls_file file,
 
 /* ---- Pre-shared keys ------------------------------------------------------------------- */
 
-/* NAME:HEX, as GnuTLS' psktool writes it. NULL, or what is wrong with it. */
+/* Parses a line NAME:HEX, as GnuTLS' psktool writes it. Returns NULL, or what is wrong. */
 static const char *tls_psk_parse(const char *line, size_t length, struct tls_psk *psk)
 {
   const char *colon = memchr(line, ':', length);
@@ -292,7 +293,7 @@ static int tls_load_psk(const struct pst_tls_params *params, struct tls_psk **ps
 
 /* ---- All of them ----------------------------------------------------------------------- */
 
-/* TLS 1.3 alone, and nothing of it that outlives a connection. */
+/* Makes a context for TLS 1.3 only, in which no session outlives its connection. */
 static SSL_CTX *tls_new_ssl(bool has_psk)
 {
   SSL_CTX *ssl = SSL_CTX_new(TLS_method());
@@ -305,7 +306,7 @@ static SSL_CTX *tls_new_ssl(bool has_psk)
   SSL_CTX_set_security_level(ssl, 2); /* 112 bits: no RSA below 2048 */
   SSL_CTX_set_max_cert_list(ssl, CERTIFICATES_BYTES_MAX);
   SSL_CTX_set_verify(ssl, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
-  /* A pre-shared key stands for SHA-256: those are the suites that have it. */
+  /* A pre-shared key is used with SHA-256, so only suites with SHA-256 are offered. */
   if (SSL_CTX_set_min_proto_version(ssl, TLS1_3_VERSION) &&
       SSL_CTX_set_max_proto_version(ssl, TLS1_3_VERSION) && SSL_CTX_set_num_tickets(ssl, 0) &&
       SSL_CTX_set_max_early_data(ssl, 0) && SSL_CTX_set_recv_max_early_data(ssl, 0) &&

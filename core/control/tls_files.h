@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The files of TLS, as OpenSSL has them: of tls.c and tls_files.c alone. */
+/* Reads the files of TLS into OpenSSL's objects; for tls.c alone. */
 #ifndef PST_CONTROL_TLS_FILES_H
 #define PST_CONTROL_TLS_FILES_H
 
@@ -19,13 +19,13 @@ struct tls_psk {
 
 enum tls_file { TLS_CERTIFICATE, TLS_KEY, TLS_CA, TLS_CRL, TLS_PSK, TLS_FILES };
 
-/* Which file of that name it was: another one has another, and so has one that was written to. */
+/* Identifies a file and its contents: it differs once the file is replaced or written to. */
 struct tls_identity {
   uint64_t device, inode, size;
   int64_t changed_s, changed_ns, status_s, status_ns;
 };
 
-/* What the files said when they were read. */
+/* The contents of the files. */
 struct tls_loaded {
   SSL_CTX *ssl;
   struct tls_psk *psks; /* in the order of the file */
@@ -36,15 +36,15 @@ struct tls_names {
   uint32_t count;
 };
 
-/* The file of each kind, of these params; NULL: none. */
+/* The path of a file in these params; NULL: none. */
 const char *tls_file_path(const struct pst_tls_params *params, enum tls_file file);
 extern const char *const tls_file_keys[TLS_FILES];
 
-/* Reads all of them. 0; -errno of tls_context_open() with `why`, which names the key and file. */
+/* Read all files. 0, or -errno as tls_context_open(); `why` then names the key and the file. */
 int tls_files_load(const struct pst_tls_params *params, struct tls_loaded *loaded,
                    char why[TLS_WHY_MAX]);
 void tls_files_free(struct tls_loaded *loaded);
-/* As stat(2) has it now; all zero: it is not there. */
+/* Identify the files as they are now; all zero: there is none. */
 void tls_files_look(const struct pst_tls_params *params, struct tls_identity seen[TLS_FILES]);
 
 #endif

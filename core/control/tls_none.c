@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* TLS in a build without libssl: it is refused, and nothing else is ever called. */
+/* Stands for tls.c in a build without libssl: refuses TLS, so that no other function is called. */
 #include <assert.h>
 #include <errno.h>
 
