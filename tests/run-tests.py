@@ -22,7 +22,7 @@ import sys
 
 import cases
 
-# Of meson's time limits, which are for a machine with nothing else to do. Given again, it replaces this.
+# Factor for meson's time limits, which suit an idle machine. The option on the command line replaces it.
 PATIENCE = "4"
 # Many tests wait for a time to pass: twice as many run at once as there are CPUs.
 PROCESSES = str(2 * (os.cpu_count() or 1))

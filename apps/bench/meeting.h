@@ -9,7 +9,7 @@
 
 struct json_object;
 
-/* Of this rank with its partner. */
+/* One round of this rank with its partner. */
 struct meeting {
   struct endpoint *endpoints;
   uint32_t count;

@@ -49,7 +49,7 @@ static bool doctor_runs(const struct doctor *doctor, const struct doctor_check *
   /* Without an adapter nothing is pinned. */
   if ((check->needs & NEED_PINNED) != 0 && doctor->rdmas.count == 0)
     return false;
-  /* Of the area `time` a stream needs nothing, nor of what it does not name. */
+  /* A stream needs no check of the area `time`, and none of a device that it does not name. */
   if (doctor->wish.file && check->needs == 0 && strcmp(check->area, "host") != 0 &&
       !(strcmp(check->area, "igpu") == 0 && doctor_is_asked(doctor, NEED_IGPU)) &&
       !(strcmp(check->id, "adapter-driver") == 0 && doctor_is_asked(doctor, NEED_RDMA)))

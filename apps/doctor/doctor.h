@@ -58,7 +58,7 @@ void doctor_add(struct doctor *doctor, const struct doctor_finding *finding, con
 bool doctor_wants_rdma(const struct doctor *doctor, const struct host_rdma *rdma);
 /* Is there an RDMA device of that name, PCI address, network device or address? */
 bool doctor_has_rdma(const struct doctor *doctor, const char *name);
-/* Of one that runs over a real adapter; a soft one has neither PCI nor firmware. */
+/* Is this a software RDMA device, which has neither a PCI address nor firmware? */
 bool doctor_is_soft(const struct host_rdma *rdma);
 /* The nearest adapter of a GPU; NULL: none is on a PCI bus. */
 const struct host_rdma *doctor_nearest(const struct doctor *doctor, const struct host_pci *gpu,

@@ -116,7 +116,8 @@ static const struct host_link *network_vlan_on(const struct doctor *doctor,
   return found;
 }
 
-/* Of the kernel's packets, by ip_tos2prio[] of net/ipv4/route.c: the class of a type of service. */
+/* Returns the priority that the kernel gives to packets of a type of service: ip_tos2prio[] of
+ * net/ipv4/route.c. */
 static unsigned network_priority_of_tos(unsigned tos)
 {
   static const uint8_t priorities[] = {0, 2, 6, 4};

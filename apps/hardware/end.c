@@ -104,7 +104,7 @@ static void hardware_end_contract_path(char path[PATH_MAX])
   snprintf(path, PATH_MAX, "penstock-contract");
 }
 
-/* Of the transport, or of the memory. */
+/* Adds the arguments of penstock-contract, for the transport or for the memory. */
 static void hardware_end_add_contract(const struct hardware_end *end,
                                       const struct hardware_ask *ask, struct child_words *words)
 {
@@ -340,7 +340,7 @@ int hardware_request_beside(const struct hardware_end *end, const struct hardwar
   return code;
 }
 
-/* Of a client that could not open its end, and so did not come. */
+/* Does the bench server still wait, since its client could not open its end? */
 static bool hardware_end_waits_for_client(const struct hardware_end *end)
 {
   return end->is_bench && !hardware_child_has_said(&end->child, "bench: client ", "");

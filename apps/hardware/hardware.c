@@ -39,7 +39,7 @@ struct hardware {
   int status;
 };
 
-/* Of all that is written in this process, so that each thing has one label. */
+/* Labels of names and addresses in everything that this process writes: one label each. */
 static struct redact *hidden;
 
 static void hardware_cmd_hide(const struct arguments *arguments, struct json_object *result)

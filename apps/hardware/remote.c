@@ -230,7 +230,7 @@ void hardware_remote_look(struct hardware_remote *far)
   far->has_gone |= rc < 0;
 }
 
-/* Of what a server says it has told, what a program can tell, and nothing else. */
+/* Copies from a server's answer the keys that a program's output can have, and nothing else. */
 static struct json_object *hardware_remote_copy_told(struct json_object *said)
 {
   struct json_object *object = json_object_new_object(), *lines = json_object_new_array();

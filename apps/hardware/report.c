@@ -125,7 +125,7 @@ static void hardware_report_costs(FILE *to, const char *whose, struct json_objec
   app_print_line(to, INDENT "%s a message: %s", whose, line);
 }
 
-/* Of an end that was to tell of its connection, which says where it is and why. */
+/* Prints the line "connected: …" of an end, if it is there. */
 static void hardware_report_connection(FILE *to, const char *whose, struct json_object *end)
 {
   static const char lead[] = "connected: ";

@@ -53,7 +53,7 @@ static bool connection_process_one(struct connection *peer, const uint8_t *at, s
                     "neither");
     return false;
   }
-  /* Of strangers nothing large is kept. */
+  /* A peer that has not finished the handshake may send small frames only. */
   const uint32_t most = peer->state < PEER_UP ? WIRE_HELLO_MAX : WIRE_BODY_MAX;
   if (*used > WIRE_HEADER_BYTES + most) {
     connection_drop(peer, -EPROTO,
@@ -304,7 +304,7 @@ static void connection_check_silence(struct connection *peer)
   connection_gone(peer, -ETIMEDOUT, why);
 }
 
-/* Of the handshake, or of closing. */
+/* Drops a peer whose time for the handshake, or for closing, is over. */
 static void connection_check_state(struct connection *peer, const char *seconds)
 {
   if (peer->state >= PEER_UP && peer->state != PEER_CLOSING)

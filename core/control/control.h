@@ -151,7 +151,7 @@ struct control_params {
 int control_open(const struct control_params *params, const struct control_callbacks *callbacks,
                  const struct control_stream *streams, uint32_t stream_count,
                  struct control **control, struct pst_error *error);
-/* Of the first address that is listened at; 0: none. */
+/* Returns the port of the first address that this end listens at; 0: it listens at none. */
 uint16_t control_port(const struct control *control);
 /* Tells peers of streams that are not over; joins the thread; callbacks have
  * ended when it returns. What was called before still goes out; waits for that at

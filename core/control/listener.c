@@ -135,7 +135,8 @@ static bool listener_knows(const struct connection *peer)
          (peer->tls && peer->state > PEER_SECURING && peer->state < PEER_CLOSING);
 }
 
-/* Of those without a stream the oldest, of those that have shown nothing before others; or NULL. */
+/* Returns the oldest connection without a stream, first among those that have shown nothing; NULL:
+ * none. */
 static struct connection *listener_oldest_stranger(const struct control *control)
 {
   struct connection *oldest = NULL;

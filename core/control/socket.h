@@ -44,7 +44,7 @@ bool socket_is_any(const struct socket_address *address);
 bool socket_is_local(int fd);
 void socket_text(const struct socket_address *address, char text[SOCKET_TEXT_MAX]);
 struct socket_place socket_place(const struct socket_address *address);
-/* Of this end of a connection, or of the peer. 0 or -errno: it has gone. */
+/* The address of this end of a connection, or of the peer. 0, or -errno: the connection is gone. */
 int socket_end(int fd, bool of_peer, struct socket_address *address);
 void socket_end_text(int fd, bool of_peer, char text[SOCKET_TEXT_MAX]); /* ""; it has gone */
 uint16_t socket_port(int fd);

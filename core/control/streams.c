@@ -200,7 +200,7 @@ void streams_fail(struct control *control, struct stream *s, int code, const cha
 
 #define NAMES_SHOWN 8
 
-/* Of that peer; NULL: those of that role that wait for one. */
+/* Lists the streams of a peer; NULL: the streams of that role that wait for a peer. */
 static void names_list(const struct control *control, const struct connection *peer,
                        const struct stream_role *role, char *text, size_t size)
 {

@@ -61,7 +61,7 @@ int unix_send_fds(int fd, const struct unix_fds *batch);
  * process has too many open. None is left open then. */
 int unix_receive_fds(int fd, struct unix_fds *batch);
 
-/* Of a peer's. */
+/* Close the descriptors that a peer has sent. */
 void unix_close_fds(struct unix_fds *batch);
 
 int unix_random(void *bytes, size_t length);

@@ -20,7 +20,7 @@
 
 #define sim_container_of(pointer, type, member) ((type *)((char *)(pointer)-offsetof(type, member)))
 
-/* Of a device; and more than there are of enum ibv_event_type, a bit each. */
+/* Ports of a device; bits for events, more than enum ibv_event_type has. */
 enum { SIM_PORTS = 2, SIM_EVENTS = 32, SIM_EVENT_UNKNOWN = SIM_EVENTS - 1 };
 
 struct sim_list {

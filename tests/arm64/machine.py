@@ -21,7 +21,7 @@ import image  # noqa: E402
 
 MODULES = ["virtio_pci", "virtio_rng", "9pnet_virtio", "9p", "overlay"]
 CPUS, MEMORY_MIB = 2, 4096
-# Of time limits, which are for a machine that is not emulated.
+# Time limits are this many times longer than on a machine that is not emulated.
 PATIENCE = 5
 KNOWN = HERE / "machine.txt"
 KEYS = ("passed", "failed", "skipped")

@@ -23,7 +23,7 @@ from machine import cases
 HERE = pathlib.Path(__file__).resolve().parent
 EM_AARCH64 = (183).to_bytes(2, "little")
 KNOWN = HERE / "emulation.txt"
-# Of meson's time limits, and of those within tests.
+# Factors for meson's time limits, and for those within tests.
 PATIENCE, PATIENCE_INSIDE = "12", "3"
 CALLS = "tests/arm64/libcalls.so"
 # Where ./run test has its build.

@@ -53,7 +53,8 @@ static bool was_completed(const struct contract_posted *posted, const struct pst
   return was;
 }
 
-/* Of each opcode that are in order, the oldest `count`, and the last of them has the cookie. */
+/* Checks a DONE: for opcodes that end in order it covers the oldest `count` requests, and its cookie is
+ * that of the last. */
 void contract_posted_done(struct contract_posted *posted, const struct pst_completion *done)
 {
   const bool in_order = done->code == PST_OP_SEND || done->code == PST_OP_WRITE;

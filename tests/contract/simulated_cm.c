@@ -21,7 +21,7 @@
 
 enum state { IDLE, LISTENING, ASKING, ASKED, ACCEPTED, ANSWERED, ESTABLISHED, OVER };
 
-/* Of either version of IP; ports are at one place. */
+/* An address of IPv4 or IPv6; the port lies at the same offset in both. */
 union address {
   struct sockaddr any;
   struct sockaddr_in v4;
@@ -168,7 +168,7 @@ int rdma_create_id(struct rdma_event_channel *channel, struct rdma_cm_id **id, v
   return 0;
 }
 
-/* Of two that are connected, or about to be. */
+/* Separates two ends that are connected, or about to be. */
 static void part(struct end *end, enum rdma_cm_event_type type, int status, const void *data,
                  uint8_t length)
 {

@@ -17,7 +17,7 @@ ENVIRONMENT = {
     for name, value in os.environ.items()
     if not name.startswith("CMOCKA_") and name != "PENSTOCK_CASES"
 }
-# Of a crash, which cmocka's handler tells, the thread sanitizer would say that the handler allocates.
+# cmocka's handler reports a crash, and allocates; the thread sanitizer would complain of that.
 ENVIRONMENT["TSAN_OPTIONS"] = ":".join(
     filter(None, [os.environ.get("TSAN_OPTIONS"), "report_signal_unsafe=0"])
 )

@@ -310,7 +310,7 @@ static void flushed_messages_are_at_the_peer(void **state)
   contract_pair_close(pair);
 }
 
-/* Of ends that met, sent, and left in every way. */
+/* Ends meet, send, and leave in every way. */
 static void nothing_is_left_after_close(void **state)
 {
   contract_rule("Release what open() took: memory, descriptors, threads.");

@@ -257,7 +257,7 @@ static uint64_t counter(const struct contract_side *side, const char *name)
   return 0;
 }
 
-/* Of what a filter wraps; else of the transport itself. */
+/* The calls of the transport, also if a filter wraps it. */
 static const struct pst_transport_ops *innermost(const struct contract_side *side)
 {
   return side->image.inner ? side->image.inner->ops : side->image.ops;

@@ -147,7 +147,7 @@ static void a_full_peer_hears_of_a_close(void **state)
 
 #define THREADS_MAX 16
 
-/* Of this process, by number. */
+/* The threads of this process, by number. */
 struct threads {
   long at[THREADS_MAX];
   uint32_t count;

@@ -38,7 +38,7 @@ static void count(uint32_t value)
   count_as("retry_exceeded_err", value);
 }
 
-/* Of the simulated device, which has none. */
+/* Makes, or removes, counters in sysfs, which the simulated device lacks. */
 static void have_counters(bool has)
 {
   static const char *const folders[] = {"", "/ports", "/ports/1", COUNTED};

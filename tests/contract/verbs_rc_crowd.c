@@ -18,7 +18,7 @@
 static struct contract_variant variant = {.name = "crowd", .options = "device=mlx5_0"};
 static const struct contract_params params = {
     .endpoints = 1, .slots = 128, .message = 1462, .requests = 128, .pieces = 1};
-/* Of the endpoints that are idle. */
+/* The idle endpoints. */
 static const struct contract_params few = {
     .endpoints = 1, .slots = 2, .message = 64, .requests = 2, .pieces = 1};
 

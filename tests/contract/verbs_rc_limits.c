@@ -71,7 +71,7 @@ enum {
   ONE_SRQ,
 };
 
-/* Of these a sender's queue has 72 sends, and a receiver's by WRITE 52 sends and 22 receives. */
+/* They give a sender's queue pair 72 sends, and a receiver's by WRITE 52 sends and 22 receives. */
 static const struct contract_params params = {
     .endpoints = 1, .slots = 20, .message = 200, .requests = 64, .pieces = 3};
 
@@ -510,8 +510,8 @@ static void close_peers(struct peers *peers)
   }
 }
 
-/* Of so many peers all open, and of one more the device's refusal says which limit it is; nothing
- * of it is left. */
+/* `most` peers open. One more is refused by the device, the message names the limit, and nothing of
+ * that peer is left. */
 static void peers_are(int which, uint32_t most, const char *reason, const char *words)
 {
   const uint64_t before = objects();

@@ -76,7 +76,7 @@ static int stay(void)
   return (int)node;
 }
 
-/* Of that node from itself and the next one, which are all. */
+/* Writes the distances of a node: to itself and to the other one. */
 static void put_distance(int node, uint32_t distance)
 {
   char path[128];

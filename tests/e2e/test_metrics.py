@@ -257,7 +257,7 @@ def asked(port, query):
 class Prometheus(Metrics):
     """A real Prometheus."""
 
-    # Of the class before, the helpers alone.
+    # Keeps only the helpers of the class before.
     for _name in [name for name in vars(Metrics) if name.startswith("test_")]:
         locals()[_name] = None
     del _name

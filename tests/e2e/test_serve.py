@@ -13,8 +13,8 @@ from serving import MIB, ServeCase, sha256
 
 CLIENTS = 16 if SANITIZED else 64
 SECONDS = float(os.environ.get("PENSTOCK_SERVE_SECONDS", 2.5))
-# Of the fastest to the slowest. Started one by one, and on a busy machine, they differ for a
-# while: 2 holds over the minute of docs/howto/files.md.
+# The ratio of the fastest client to the slowest. Started one by one, and on a busy machine, they differ
+# for a while: over the minute of docs/howto/files.md the ratio is below 2.
 FAIR = float(os.environ.get("PENSTOCK_SERVE_FAIR", 6))
 CONNECTS = int(os.environ.get("PENSTOCK_SERVE_CONNECTS", 20 if SANITIZED else 200))
 WARM = 10 if SANITIZED else 64

@@ -717,7 +717,7 @@ class Limits(ServeCase):
         """RLIMIT_FSIZE: the write's own error, not a signal's."""
         self.serve()
         random_file(self.root / "file", 48 * MIB)
-        # Of shared memory too, which the region is of.
+        # The limit also holds for the region's shared memory.
         child = self.start("get", self.address, "file", cwd=self.here,
                            prefix=["prlimit", f"--fsize={16 * MIB}"])  # fmt: skip
         self.assertEqual(child.wait(), 1, str(child))

@@ -15,7 +15,7 @@
 #include "ethernet/neighbour.h"
 #include "require.h"
 
-/* Of the byte before a frame. */
+/* Bits of the byte before a frame. */
 enum {
   IS_MENDED = 1, /* its checksums are made right */
   IS_CUT = 2,    /* only a part of it is there */

@@ -14,7 +14,7 @@
 enum { SETTING_BYTES = 11, SOURCES = 4 };
 #define NONCE UINT64_C(0x6e6f6e6365303031)
 
-/* Of the byte before a datagram. */
+/* Bits of the byte before a datagram. */
 enum {
   SOURCE_MASK = 3,  /* who sent it */
   IS_CUT = 4,       /* it was longer than there was room for */

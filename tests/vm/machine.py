@@ -186,9 +186,9 @@ class Guest:
         for nic, cable in enumerate(cables or [None]):
             wire = "hubport,hubid=0" if cable is None else f"socket,fd={cable}"
             command += ["-netdev", f"{wire},id=net{nic}"]
-            # Of a link without a speed rxe complains each time it is asked. A queue is sent
-            # until it is empty: once one was left for good (NETDEV WATCHDOG). That QEMU's bursts of 256 were
-            # the cause is a guess.
+            # rxe logs a complaint at each query of a link without a speed. x-txburst: QEMU sends a queue
+            # until it is empty. With its bursts of 256 a queue once stopped for good (NETDEV WATCHDOG); that
+            # the bursts were the cause is a guess.
             nic_of = f"netdev=net{nic},mac={mac(self.number, nic)},speed=1000,duplex=full,x-txburst=65536"
             command += ["-device", f"virtio-net-pci,{nic_of},romfile="]
         return command

@@ -384,7 +384,7 @@ class Routed(guests.Case):
         receiver, sender = self.both(timeout="15s")
         self.assertEqual((receiver.wait(60), sender.wait(60)), (1, 1), f"{receiver}{sender}")
         self.assertGreater(self.guest("r").network_counter("Ip", "InHdrErrors"), errors)
-        # Of the two, one says hello.
+        # One of the two says hello.
         told = receiver.stderr + sender.stderr
         self.assertRegex(told, r"IBV_WC_RETRY_EXC_ERR \(12;.*Check: `hop_limit`")
         self.assertRegex(told, rf"{TOLD_BY_THE_ROUTER}.*(completer_retry_err|retry_exceeded_err) \+\d+")

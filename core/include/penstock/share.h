@@ -23,7 +23,7 @@ struct pst_share_params {
   const uint32_t *uids;               /* who may connect; none: this process's user and root */
   uint32_t setting_count;
   uint32_t uid_count;
-  /* Of each client; 0: the default. */
+  /* Limits of each client; 0: the default. */
   uint32_t regions;   /* 4096 */
   uint32_t endpoints; /* 1024 */
   uint32_t workers;   /* 64 */

@@ -141,7 +141,7 @@ PST_INLINE uint64_t pst_request_head(const struct pst_request *request)
   return head;
 }
 
-/* Of a request of one piece, or none. */
+/* The first bytes of a request with one piece or none. */
 PST_INLINE uint64_t pst_request_head_of(uint8_t opcode, uint8_t flags)
 {
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__

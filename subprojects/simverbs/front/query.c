@@ -101,7 +101,7 @@ int ibv_query_gid(struct ibv_context *context, uint8_t port, int index, union ib
   return 0;
 }
 
-// Of libibverbs' private interface, bound by librdmacm and pyverbs.
+// The private interface of libibverbs, which librdmacm and pyverbs link to.
 enum ibv_gid_type_sysfs {
   IBV_GID_TYPE_SYSFS_IB_ROCE_V1,
   IBV_GID_TYPE_SYSFS_ROCE_V2,

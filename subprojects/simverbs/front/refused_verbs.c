@@ -120,7 +120,7 @@ OLD(SIM_REFUSED_ERRNO, resize_cq)
 SIM_REFUSED_VOID(ibv_register_driver_1_1)
 __asm__(".symver ibv_register_driver_1_1, ibv_register_driver@IBVERBS_1.1");
 
-// Of rdma_cm and of objects shared between processes by file descriptor.
+// Functions for rdma_cm, and for objects that processes share by file descriptor.
 SIM_REFUSED_VOID(ibv_copy_ah_attr_from_kern)
 SIM_REFUSED_VOID(ibv_copy_path_rec_from_kern)
 SIM_REFUSED_VOID(ibv_copy_path_rec_to_kern)

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-// Of no installed header, though public.
+// Exported by libibverbs, though no installed header declares them.
 SIM_EXPORT const char *ibv_get_sysfs_path(void);
 SIM_EXPORT int ibv_read_sysfs_file(const char *dir, const char *file, char *buf, size_t size);
 

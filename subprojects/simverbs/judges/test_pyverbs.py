@@ -33,7 +33,7 @@ OUTCOMES = ("passes", "skips", "fails", "dies", "hangs")
 VARIES = "varies"
 
 
-# Of the tests that pyverbs.txt names.
+# The release of rdma-core whose tests pyverbs.txt names.
 VERSION = "44"
 
 

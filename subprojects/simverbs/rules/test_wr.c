@@ -193,7 +193,7 @@ static void test_extended_cq(void **state)
   pair_close(&pair);
 }
 
-/* Of a region whose users name other addresses than the CPU's, as a GPU's are. */
+/* The region's addresses are not the CPU's, as with GPU memory. */
 static void test_small_sends_by_the_device_alone(void **state)
 {
   (void)state;

@@ -60,7 +60,7 @@ void rig_connect(struct rig_end *end, const struct rig_how *how, uint32_t qpn,
                  const union ibv_gid *gid, uint32_t sq_psn, uint32_t rq_psn);
 union ibv_gid rig_gid(const struct rig_end *end);
 
-/* Of the first `length` bytes; wr_id is given. */
+/* Post a request for the first `length` bytes of the buffer. */
 void rig_post_recv(struct rig_end *end, uint64_t wr_id, uint32_t length);
 void rig_post_send(struct rig_end *end, uint64_t wr_id, uint32_t length);
 /* The next completion; fails after 20 s of real time. */

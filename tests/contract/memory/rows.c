@@ -108,7 +108,7 @@ static void test_several_rows_are_one_batch(void **state)
                                               {0, 1472 * 30, 1462, 1472, 1472, 10, 0},
                                               {1472 * 10, 0, 1462, 1472, 1472, 10, 0}};
   copies(wraps, 3);
-  /* Of all lengths, forward and backward, short and long, empty. */
+  /* Rows of all lengths, forward and backward, short and long, empty. */
   for (int round = 0; round < 40; round++) {
     struct pst_copy_row rows[QUEUE_PIECES];
     uint32_t n = 0, pieces = 0, most = round % 2 ? 2 : 12;

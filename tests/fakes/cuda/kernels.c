@@ -171,7 +171,7 @@ static bool sum(const void *argument)
   return true;
 }
 
-/* Of apps/examples. */
+/* The kernel of apps/examples. */
 static bool consumer_sum(const void *argument)
 {
   const struct consumer_args *args = argument;

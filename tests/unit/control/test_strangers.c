@@ -15,7 +15,7 @@
 #include "harness.h"
 #include "util/clock.h"
 
-/* Of a time that is waited for. */
+/* The limits that these tests wait for. */
 #define SHORT_NS MS(1000)
 
 struct scene {

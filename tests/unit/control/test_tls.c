@@ -674,7 +674,7 @@ static void test_half_open(void **state)
   end_close(pair.receiver);
 }
 
-/* Of two without a stream the one makes room that has not shown who it is, though it is younger. */
+/* A connection that has not finished TLS makes room before an older one that has. */
 static void test_half_open_make_room(void **state)
 {
   static struct wire_message message;

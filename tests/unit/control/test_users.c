@@ -37,7 +37,7 @@ static struct end *receiver_open(const char *stream, void **in)
   return receiver;
 }
 
-/* Of this thread alone, as the system call itself has it. */
+/* Changes the user of this thread alone, by the system call itself. */
 static void become(uid_t uid)
 {
   assert_int_equal(syscall(SYS_setresuid, -1, uid, -1), 0);

@@ -165,7 +165,7 @@ static void fit(struct engine_device *fitted, uint64_t link_bps)
   fitted->plan.ring_slots = link_bps;
 }
 
-/* Of the transport alone, since filters pass its parameters on. */
+/* Tests the transport alone, since filters pass its parameters on. */
 static void a_transport_tells_of_its_link(void **state)
 {
   struct pst_error error = PST_ERROR_INIT;

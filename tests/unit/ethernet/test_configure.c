@@ -103,7 +103,7 @@ int rte_eth_dev_socket_id(uint16_t port)
   return 0;
 }
 
-/* Of rings, workers and endpoints, which these ports have none of. */
+/* DPDK's calls for rings, workers and endpoints, of which these ports have none. */
 int rte_eth_rx_queue_setup(uint16_t port, uint16_t queue, uint16_t descriptors, unsigned socket,
                            const struct rte_eth_rxconf *conf, struct rte_mempool *pool)
 {

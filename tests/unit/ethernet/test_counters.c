@@ -52,7 +52,7 @@ int rte_eth_xstats_get_by_id(uint16_t id, const uint64_t *ids, uint64_t *values,
   return fails ? -EIO : (int)n;
 }
 
-/* Of receivers, which these cases have none of. */
+/* These cases have no receivers. */
 void dg_losses_tail(const struct dg_endpoint *endpoint, struct dg_losses *losses)
 {
   (void)endpoint, (void)losses;

@@ -23,7 +23,7 @@ static inline const struct pst_description *describe(uint32_t kind, const char *
 
 /* Lines logged since the last log_clear, each with its newline. */
 const char *log_text(void);
-/* Of the last line. */
+/* The level of the last line. */
 int log_level(void);
 void log_clear(void);
 void log_capture(void);

@@ -40,7 +40,7 @@ static void expect_remedy(int status, const char *text)
     fail_msg("%s: %s", strerror(-status), text);
 }
 
-/* Of the client, whichever comes; true: it is `wanted`. */
+/* Waits for the client's next event; true: it is `wanted`. */
 static bool await_either(struct pair *pair, uint8_t wanted)
 {
   uint64_t deadline = now_ns() + DEADLINE_NS;

@@ -198,7 +198,7 @@ static void lies_after_joining(void **state)
   pair_close(&pair);
 }
 
-/* Of nodes without a transport, whose messages go where all else does. */
+/* Nodes without a transport send messages over the control channel. */
 static void messages_beyond_what_there_is_room_for(void **state)
 {
   static const struct lie message = {"a MESSAGE", WIRE_MESSAGE, 0, 0, ""};

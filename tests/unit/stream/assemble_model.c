@@ -16,7 +16,7 @@ void model_init(struct model *model, const struct assemble_params *params)
 
 /* ---- Walks over the table ------------------------------------------------------- */
 
-/* Of which frame it is, with a cell there or not. */
+/* The frame of a message, whether the frame has a cell for it or not. */
 static int owner_of(const struct model *model, int64_t sequence)
 {
   return model->frame_of[sequence] ? model->frame_of[sequence] : model->surplus_of[sequence];

@@ -64,7 +64,7 @@ static uint32_t poll_views(struct ends *ends, struct pst_view *views)
   return (uint32_t)n;
 }
 
-/* Of a full ring, all slots in one tensor. */
+/* All slots of a full ring in one tensor. */
 static struct DLManagedTensorVersioned *tensor_of(struct ends *ends, uint32_t length,
                                                   struct pst_view *views, uint32_t *n)
 {

@@ -36,7 +36,7 @@ static struct {
                       unsigned int shared, void *stream, void **params, void **extra);
 } cu;
 
-/* Of the host, and the device's at the same address. */
+/* Host memory that the device sees at the same address. */
 struct shared {
   uint32_t gate; /* the stream goes on when it is the round's number */
   uint64_t sum;

@@ -343,7 +343,7 @@ static void part_of_a_check_has_a_fence(void **state)
   assert_non_null(fence);
   assert_int_equal(pst_receiver_release_after(ends.receiver, views, 8192, fence), 0);
   close_run(&ends.run);
-  /* Of the result alone. */
+  /* Only the result fails. */
   fence = NULL;
   open_ends(&ends, 256, "delay: 1 ms, fail: verify_result");
   take(&ends, views, 8);

@@ -60,7 +60,7 @@ static void open_endpoint(void)
   assert_int_equal(ucx_endpoint_open(fixture.worker, &params, &fixture.endpoint), 0);
 }
 
-/* Of a peer on another host. */
+/* Connects to a peer on another host. */
 static void connect_peer(void)
 {
   struct {

@@ -231,7 +231,7 @@ static void a_flush_is_answered_behind_its_messages(void **state)
   release(got, 2);
 }
 
-/* Of another run or process, and of an endpoint that was here before. */
+/* Messages of another run or process, or of an endpoint that is closed, are ignored. */
 static void another_nonce_counts_for_nothing(void **state)
 {
   struct ucx_header header = {.kind = UCX_RUN, .count = 1, .length = 100};

@@ -109,7 +109,7 @@ static void another_size_is_put_right_by_a_copy(void **state)
   expect_message(4, 24, 10);
 }
 
-/* Of a size that is no message's, nothing lies beyond its slot. */
+/* A datagram of a size that no message has writes nothing beyond its slot. */
 static void size_that_no_slot_has_is_not_laid_for(void **state)
 {
   (void)state;

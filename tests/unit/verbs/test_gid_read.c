@@ -175,7 +175,7 @@ static void by_the_table(void **state)
 {
   (void)state;
   fake.has_table = true;
-  /* Of this port alone, without the empty one. */
+  /* The GIDs of this port alone, without the empty one. */
   assert_entries(vb_gid_read(&context, 2, true, table), 5);
   assert_int_equal(fake.asked, 0);
   fake.table_error = -EIO;

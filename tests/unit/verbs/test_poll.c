@@ -372,7 +372,7 @@ static void an_error_is_of_one_and_what_is_flushed_of_the_others(void **state)
   assert_int_equal(sent[1].wc.status, IBV_WC_WR_FLUSH_ERR);
 }
 
-/* Of several queue pairs one fails first, and another says later why. */
+/* One of several queue pairs fails first, and another reports the reason later. */
 static void the_refused_one_may_be_behind_the_first_that_failed(void **state)
 {
   (void)state;
@@ -482,7 +482,7 @@ static void completions_of_two_endpoints_may_alternate(void **state)
   assert_int_equal(free_of_second, MOST - 1);
 }
 
-/* Of an endpoint that sends and receives. */
+/* The endpoint sends and receives. */
 static void messages_are_told_in_a_row_behind_what_was_left(void **state)
 {
   (void)state;

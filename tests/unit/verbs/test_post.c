@@ -464,7 +464,7 @@ static void nothing_follows_what_did_not_go(void **state)
   assert_int_equal(failed_status, -ENOBUFS);
 }
 
-/* Of runs they are more than its work requests. */
+/* With runs there are more requests than work requests. */
 static void what_the_device_took_are_requests(void **state)
 {
   (void)state;

@@ -4,7 +4,7 @@
 #include "qp.h"
 #include "support.h"
 
-/* Of an endpoint with 2000 requests and 8 slots. */
+/* Sizes for an endpoint with 2000 requests and 8 slots. */
 #define SENDER 2044u
 #define RECEIVER 2052u
 #define RMA 2012u

@@ -19,7 +19,7 @@ static size_t encode(const struct serve_message *message)
   return length;
 }
 
-/* Of every type, with every number at its largest. */
+/* Messages of every type, with every number at its largest. */
 static void test_all_types_come_back(void **state)
 {
   (void)state;
