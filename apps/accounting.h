@@ -39,7 +39,8 @@ struct account {
 const struct pst_path_info *app_accounting_path(const struct pst_stats *sender,
                                                 const struct pst_stats *receiver);
 
-/* Whose path is staged, as far as it is known here: "sender", "receiver", "both"; NULL: nobody's.
+/* The ends whose path is staged, as far as this end knows: "sender", "receiver", "both"; NULL:
+ * none.
  */
 const char *app_accounting_staged_by(const struct pst_stats *sender,
                                      const struct pst_stats *receiver);

@@ -10,8 +10,8 @@ struct json_object;
 /* Replaces FILE by a result that is not ok and whose state is "running". "-", a device or a FIFO
  * gets the last result alone. 0, or -errno, which is said. */
 int app_result_begin(const struct command *command, const struct arguments *arguments);
-/* From here on the second signal writes a result, too: by a thread. Of app_result_begin() itself,
- * but for commands that fork first. 0, or -errno. */
+/* From here on the second signal writes a result, too, by a thread. app_result_begin() calls this,
+ * except for commands that fork first. 0, or -errno. */
 int app_result_watch(void);
 /* `add` gives that result what the command alone knows, as far as it is known without what other
  * threads use; NULL: nothing. It may be called until a result is written. */

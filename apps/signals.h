@@ -14,7 +14,7 @@
  * pipe or over a size limit becomes an error of the write. */
 int app_signals_open(int event_fd);
 /* The second signal writes to event_fd, whose reader ends the program with SIGNALS_EXIT; a third
- * ends it without. Of this process alone, not of its children. */
+ * ends it at once. Signals of this process alone, not of its children. */
 void app_signals_last(int event_fd);
 /* Sets the session whose threads a signal wakes; NULL: none. */
 void app_signals_session(struct pst_session *session);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Calls that a filter hands to what it wraps just as they came: registrations, rings and
- * tokens are the inner transport's own. Whoever includes this has defined
+ * tokens are the inner transport's own. A file that includes this has defined
  *   struct pst_device with `ops` and `inner`,
  *   struct pst_worker with `device` and `inner`,
  *   struct pst_endpoint with `worker` and `inner`.

@@ -47,7 +47,8 @@ README_FORM = ["Example", "[Needs]", "[How it works]", "Options", "[Paths]", "Li
 SUBJECTS_SINCE, SUBJECT = "7875b6365a3fad26c1a8fbe8d13ac1344428769c", 72
 
 # What no comment says: who does what stands in the sentence.
-MANNERED = re.compile(r"^\W*Of [^.:;]{2,60}:|\b(?:had again|of no matter|the above knows|[Ll]ikewise"
+MANNERED = re.compile(r"(?:^\W*|[.:;] )(?:Of [a-z]|(?:Who|Whom|Whose|Whoever) [^?]*$)"
+                      r"|\b(?:had again|of no matter|the above knows|[Ll]ikewise"
                       r"|(?:is|are|was|were) told|tells of)\b")  # fmt: skip
 
 # `!p`, `sizeof(x)`, and `rc` for what a call returned; a result is the program's file.

@@ -170,7 +170,8 @@ static void bench_cmd_run_cases(struct bench *bench)
     bench_cmd_note_stopped(bench, all);
 }
 
-/* ---- Who measures ---------------------------------------------------------------------- */
+/* ---- The end that measures ----------------------------------------------------------------------
+ */
 
 /* What the child tells its parent: where it listens, and what shows that the parent is it. */
 struct invitation {

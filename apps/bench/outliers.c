@@ -25,7 +25,8 @@ static int bench_outliers_compare(const void *a, const void *b)
   return (x > y) - (x < y);
 }
 
-/* Sorts. Of an even number the mean of the two in the middle. */
+/* Sorts the values, and returns the median: with an even number, the mean of the two in the middle.
+ */
 static double bench_outliers_median(double *values, uint32_t count)
 {
   if (count == 0)

@@ -8,7 +8,8 @@
 
 #define STEP (64u << 20) /* bytes of one step, at most: we cannot end before a step has */
 
-/* ---- Of the file -------------------------------------------------------------------------- */
+/* ---- The sum of a file --------------------------------------------------------------------------
+ */
 
 bool serve_transfer_has_sum(const struct transfer *t)
 {
@@ -114,7 +115,8 @@ void serve_transfer_compared(struct transfer *t, const char *exists)
   serve_transfer_abandon(t);
 }
 
-/* ---- Of a chunk ----------------------------------------------------------------------------- */
+/* ---- The sum of a chunk
+ * ----------------------------------------------------------------------------- */
 
 static void serve_copy_sum_compared(struct ask *ask, const struct serve_message *answer)
 {

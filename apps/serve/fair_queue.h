@@ -22,9 +22,9 @@ struct fair_queue {
   struct fair_queue_entry *first, **last;
 };
 
-/* cost: at least 1. Of one that waits already it does nothing. */
+/* Add an entry to the queue; cost: at least 1. Does nothing if the entry is in the queue. */
 void serve_queue_join(struct fair_queue *turns, struct fair_queue_entry *turn, uint64_t cost);
-/* It waits no more, and loses its credit. Of one that does not wait it does nothing. */
+/* Remove an entry, which loses its credit. Does nothing if the entry is not in the queue. */
 void serve_queue_leave(struct fair_queue *turns, struct fair_queue_entry *turn);
 /* The one whose turn it is. Each call returns the same until serve_queue_spend() or
  * serve_queue_leave(). NULL: nobody waits. */

@@ -15,7 +15,7 @@
 
 /* ---- digests.c: CRC32C of a chunk, SHA-256 of a range or a file ------------------------- */
 
-/* CRC-32C (Castagnoli), as iSCSI has it: RFC 3720, appendix B.4. Of less than 2 GiB. */
+/* CRC-32C (Castagnoli) of less than 2 GiB, as in iSCSI: RFC 3720, appendix B.4. */
 uint32_t serve_digest_crc32c(const void *bytes, size_t length);
 
 struct digest_sha256;                                 /* one that is being made */

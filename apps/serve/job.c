@@ -120,7 +120,7 @@ static void serve_job_line_up(struct fair_queue *turns, struct line *line, struc
   serve_queue_join(turns, &line->turn, line->jobs.first->cost);
 }
 
-/* Whose turn it is. */
+/* Returns the job whose turn it is. */
 static struct job *serve_job_next(struct fair_queue *turns)
 {
   struct fair_queue_entry *turn = serve_queue_next(turns);

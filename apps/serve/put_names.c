@@ -91,9 +91,9 @@ static void serve_put_names_make_folder(struct copy *copy, const char *name, uin
 
 /* ---- The walk ------------------------------------------------------------------------ */
 
-/* fts(3) has looked at an entry by its path, when it read the folder. Whoever owns the folder may
- * have put a link in the entry's place since: so it is opened from where the walk began, without
- * links, and compared with what was seen. A folder: *fd is where a walk begins. */
+/* Opens an entry that fts(3) has looked at by its path. The owner of the folder may have put a link
+ * in its place since. So the entry is opened from where the walk began, without following links,
+ * and compared with what fts(3) saw. For a folder, *fd is where a walk begins. */
 static int serve_put_names_open_entry(struct copy *copy, const FTSENT *entry, bool folder, int *fd)
 {
   const int flags = folder ? O_PATH | O_DIRECTORY : O_RDONLY;

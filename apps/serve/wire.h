@@ -148,7 +148,7 @@ struct serve_message {
 int serve_encode(const struct serve_message *message, uint8_t *bytes, size_t size, size_t *length);
 
 /* 0, or -EPROTO with `why`: what is wrong, in words. Needs nothing but its arguments and
- * allocates nothing. Of another major only type, major and minor hold. */
+ * allocates nothing. With another major version, only type, major and minor hold. */
 int serve_decode(const uint8_t *bytes, size_t length, struct serve_message *message,
                  char why[SERVE_WHY_MAX]);
 

@@ -286,7 +286,7 @@ void connection_fail(struct connection *peer, int code, const char *what)
            limit_remedy(code));
   snprintf(said, sizeof(said), "its process %s: %s%s", what, strerror(-code),
            code == -EMFILE ? "; raise its `ulimit -n`" : limit_remedy(code));
-  /* Whoever connects hears it by the protocol. */
+  /* A connector's application learns it from the protocol, without a log line. */
   connection_end_with(peer, code, peer->is_connector ? -1 : PST_LOG_ERROR, text, said);
 }
 

@@ -130,7 +130,8 @@ static void control_excuse(struct control *control, uint64_t late_ns)
   }
 }
 
-/* Whoever comes is let in last: who has left by then makes room, and nobody else has to. */
+/* Accepts new connections last: connections that have ended make room first, so that no other has
+ * to. */
 static void control_accept_all(struct control *control)
 {
   control_bury(control);

@@ -53,7 +53,8 @@ struct control_protocol {
 /* Make a control channel for one of the protocols, without its thread. */
 int control_new(const struct control_params *params, const struct control_protocol *protocol,
                 struct control **control, struct pst_error *error);
-/* Start the thread if `rc`, the result of the protocol's own set-up, is 0; else free the control. */
+/* Start the thread if `rc`, the result of the protocol's own set-up, is 0; else free the control.
+ */
 int control_start(struct control *control, int rc, struct control **result,
                   struct pst_error *error);
 /* Hands over a copy of a command, with what it points to. Any thread. 0; -ENOMEM, -EMFILE,

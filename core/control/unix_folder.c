@@ -65,7 +65,7 @@ static const char *unix_parent(bool is_open)
 
 /* ---- Folders of processes that were killed ----------------------------------------- */
 
-/* Whoever lives holds the lock. */
+/* Removes the folder of a process that has ended: a living one holds the lock. */
 static void unix_sweep_one(int parent_fd, const char *name)
 {
   struct stat is;

@@ -73,10 +73,10 @@ enum wire_role {
 struct wire_message {
   uint32_t type;
 
-  /* HELLO. With another major than ours only `major` and `minor` hold. Who listens speaks
-   * first: its `side` is the side-socket's path, `token` is what this connection shows there.
-   * Who connected says its HELLO, with its identity, once it has shown that; who listens then
-   * says a second one, with its own. */
+  /* HELLO. With another major than ours only `major` and `minor` hold. The acceptor sends
+   * the first one: `side` is the path of its Unix socket, and `token` what this connection shows
+   * there. Once the connector has shown the token, it sends its HELLO with its identity. The
+   * acceptor then sends a second one, with its own identity. */
   uint32_t major, minor;
   uint32_t role;
   bool has_identity;

@@ -197,8 +197,8 @@ static int elf_read_needed(struct elf *elf, const Elf64_Shdr *section, const cha
   return 0;
 }
 
-/* Without section headers (sstrip) nothing is known; dlsym() decides then. Of each type of section
- * a file has one. */
+/* Without section headers (sstrip) nothing is known; dlsym() decides then. A file has
+ * one section of each type. */
 static int elf_read_sections(struct elf *elf, const char *stem, struct elf_check *found)
 {
   uint64_t count = elf->head->e_shnum;

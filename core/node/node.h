@@ -50,9 +50,9 @@ struct node_ring {
 };
 
 /*
- * Slots that messages are sent from, one each while it is under way. Of those that are free one is
- * kept for each peer that has none, so that peers which are not read from stop nobody else. No peer
- * has rights in the region.
+ * Slots that messages are sent from, one each while it is under way. One free slot
+ * is reserved for each peer that has none under way, so that a peer that does not read stops no
+ * other peer. No peer has rights in the region.
  */
 struct send_pool {
   struct region region;

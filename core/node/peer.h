@@ -22,7 +22,7 @@ enum node_peer_state {
   NODE_PEER_LEFT,         /* its last event is on its way; it is freed behind that one */
 };
 
-/* Whose reason for the end is the better one. */
+/* Sources of the reason for a peer's end; a later one is better. */
 enum peer_rank { PEER_RANK_NONE, PEER_RANK_TRANSPORT, PEER_RANK_CONTROL, PEER_RANK_OURS };
 
 struct peer_end {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Views as DLPack tensors. Whoever has one deletes it when and on which thread it likes,
- * and views go back on their own thread alone: deleted ones are put on a list, which the
- * next poll takes.
+ * Views as DLPack tensors. The consumer deletes a tensor at any time and on any thread,
+ * but a view is released on its own thread alone. So deleted tensors go to a list, which the next
+ * poll takes.
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -20,8 +20,8 @@ struct unit {
   uint64_t factor;
 };
 
-/* Smallest first. Of two units that print at the same length the earlier one is taken; for rates,
- * the larger one. */
+/* Smallest first. If a value prints at the same length in two units, the earlier unit is taken; for
+ * rates, the larger one. */
 static const struct unit size_units[] = {{"B", 1},
                                          {"KB", 1000},
                                          {"KiB", UINT64_C(1) << 10},

@@ -128,7 +128,8 @@ bool cuda_ranges_whole(struct pst_memory *memory, uint64_t begin, uint64_t lengt
   return whole;
 }
 
-/* The lock is held. Of several ranges that begin so far before it, the one that goes farthest. */
+/* Returns the part of a range that the address is in. If several ranges begin at the same place, it
+ * is the longest. Call with the lock. */
 static uint64_t cuda_range_part_of(const struct pst_memory *memory, uint64_t address,
                                    uint64_t length)
 {

@@ -353,7 +353,7 @@ EXPORT void *mmap64(void *at, size_t length, int rights, int flags, int fd, off6
     __attribute__((alias("mmap")));
 
 /* ---- rtnetlink: qemu knows some messages and changes them, where host and program have one byte
- * order for nothing. Of a socket that came as SCM_RIGHTS it knows none. ---- */
+ * order for nothing. It knows none on a socket that came as SCM_RIGHTS. ---- */
 
 static int pass_to_oneself(int fd, int flags)
 {

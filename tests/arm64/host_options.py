@@ -18,7 +18,7 @@ SIOCETHTOOL, NAME_BYTES = 0x8946, 16
 
 
 def ethtool(its, value, length):
-    """Of a struct ifreq its name and, behind it, what it points to."""
+    """Calls SIOCETHTOOL with the name of a struct ifreq and the bytes behind it, which it points to."""
     data = ctypes.create_string_buffer(value[NAME_BYTES : NAME_BYTES + length], length)
     fcntl.ioctl(its, SIOCETHTOOL, struct.pack("16sQ16x", value[:NAME_BYTES], ctypes.addressof(data)))
     return data.raw

@@ -60,7 +60,7 @@ def percentile(values, share):
 
 
 def alone(case, unit, value):
-    """Of a figure that nobody else has."""
+    """The row of a figure for which no other program has one."""
     return {"case": case, "unit": unit, "penstock": value,
             "peer": None, "ratio": None, "low": None, "high": None}  # fmt: skip
 
@@ -139,7 +139,7 @@ class Waits:
             self.of_tasks[task] = int(waited) / 1e9
 
     def share(self, wall):
-        """Of that time, the thread that waited longest; None: nobody was there to wait."""
+        """The share of that time for which the longest waiting thread waited; None: there was no thread."""
         return max(self.of_tasks.values()) / wall if self.of_tasks else None
 
 

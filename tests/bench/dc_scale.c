@@ -226,8 +226,8 @@ static bool is_busy(uint32_t k)
   return k >= peers - busy;
 }
 
-/* Who is neither dead nor busy wants to send at the beginning of each turn. The dead have one
- * message each, the busy as many as post() takes. */
+/* A peer that is neither dead nor busy wants to send at the beginning of each turn. Dead peers have
+ * one message each, busy ones as many as post() takes. */
 static void contend(void)
 {
   const uint32_t wishes = peers - dead - busy;

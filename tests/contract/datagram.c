@@ -322,7 +322,7 @@ static void what_a_full_ring_loses_is_accounted_for(void **state)
   while (run.posted < run.count || run.done < run.count) {
     run_post(&run);
     assert_int_equal(contract_poll(side), 0);
-    /* Who is not RELIABLE loses; a receiver that is behind stops nobody. */
+    /* A transport without RELIABLE drops messages, and a slow receiver does not stop the sender. */
     contract_in_time(deadline,
                      "SENDs to be DONE while the receiver holds all its slots: %" PRIu64
                      " of %" PRIu64 " were",

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Regions that their owner withdraws while its peer goes on with others, by nodes. Of what was
- * written, a FLUSH behind it has the last word: a region is its owner's to take away from then on,
- * whatever else is under way. Taken away before, it costs the connection where the owner's device
- * refuses what comes for it, as one of RDMA does, and that connection alone.
+ * Regions that their owner withdraws while its peer goes on with others, by nodes. Once a
+ * FLUSH behind the WRITEs is done, the owner may withdraw the region, whatever else is under way.
+ * If the owner withdraws it before, its device may refuse the requests, as an RDMA device does.
+ * That ends the connection, and no other one.
  *
  *     node-withdraw TRANSPORT [OPTION=VALUE]...
  */
@@ -132,7 +132,7 @@ static void what_is_known_to_be_gone_is_left_alone(void **state)
   }
 }
 
-/* Whoever else the server has goes on. */
+/* The operation is refused, and the server's other clients go on. */
 static void is_refused(struct ends *ends, const struct pst_operation *o)
 {
   if (refusal_ends) {

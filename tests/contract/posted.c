@@ -53,8 +53,8 @@ static bool was_completed(const struct contract_posted *posted, const struct pst
   return was;
 }
 
-/* Checks a DONE: for opcodes that end in order it covers the oldest `count` requests, and its cookie is
- * that of the last. */
+/* Checks a DONE: for opcodes that end in order it covers the oldest `count` requests, and its
+ * cookie is that of the last. */
 void contract_posted_done(struct contract_posted *posted, const struct pst_completion *done)
 {
   const bool in_order = done->code == PST_OP_SEND || done->code == PST_OP_WRITE;

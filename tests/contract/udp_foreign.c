@@ -78,8 +78,8 @@ static uint16_t open_foreign(struct contract_side *side, const char *more)
   return port;
 }
 
-/* The next message, which is that of the pattern `seed`. Of its number, a sender without
- * Penstock has given the low bits. */
+/* Takes the next message, which has the pattern `seed`. A sender without Penstock has given the low
+ * bits of its number. */
 static uint64_t expect_message(struct contract_side *side, uint64_t seed, uint32_t length)
 {
   struct pst_completion message = contract_await(side, NULL, PST_COMPLETION_MESSAGE, 0);
@@ -301,8 +301,8 @@ static void forge(struct contract_pair *pair, int fd)
   expect_read(&pair->receiver, datagram_counter(&pair->receiver, "datagrams") + 7);
 }
 
-/* Who can send as the sender does, but was not at the handshake, moves nothing and costs nothing:
- * it is no message, no drop and no sign of life. */
+/* Datagrams from the sender's address without the nonce of the handshake are ignored: they are no
+ * messages, no drops and no sign of life. */
 static void who_lacks_the_nonce_is_ignored(void **state)
 {
   (void)state;

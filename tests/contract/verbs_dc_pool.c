@@ -96,7 +96,7 @@ static void four_take_turns(void **state)
     contract_poll(&pair->sender);
     contract_poll(&pair->receiver);
   }
-  /* Who has nothing to send holds none. */
+  /* A peer with nothing to send holds no initiator. */
   assert_int_equal(worker_counter(&pair->sender, "initiators"), 1);
   assert_int_equal(worker_counter(&pair->sender, "initiators_free"), 1);
   assert_int_equal(worker_counter(&pair->sender, "endpoints_waiting"), 0);
@@ -169,7 +169,8 @@ static void await_counter(struct contract_side *side, struct contract_side *othe
   }
 }
 
-/* Whoever has learnt an endpoint's address can say hello to it, before it is connected, too. */
+/* A stranger that knows an endpoint's address can send a hello to it, even before it is connected.
+ */
 static void hello_of_a_stranger_connects_nobody(void **state)
 {
   struct contract_pair *pair = contract_pair_open(*state, &params);

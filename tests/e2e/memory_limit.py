@@ -52,7 +52,7 @@ class Cgroup:
         raise OSError(f"no cgroup with a limit on memory can be made: {why}")
 
     def prefix(self):
-        """Of a command that is to run in it."""
+        """The words before a command that is to run in this control group."""
         return ["sh", "-c", f'echo $$ >{self.folder}/cgroup.procs && exec "$@"', "sh"]
 
     def killed(self):

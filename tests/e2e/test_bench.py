@@ -501,7 +501,7 @@ class Bench(Case):
         self.assertIsNone(server.poll())
 
     def test_a_server_outlives_hostile_clients(self):
-        """Of those who join, tests/unit/apps/bench/test_control_link.c tells."""
+        """Hostile clients that join are in tests/unit/apps/bench/test_control_link.c."""
         server = self.server("--insecure")
         for said in (
             b"",

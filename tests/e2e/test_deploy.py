@@ -361,7 +361,7 @@ class Deploy(unittest.TestCase):
         self.assertEqual(seen, 2)
 
     def test_options_that_manifests_and_units_give_are_there(self):
-        """Of the commands whose arguments stand as a list or on ExecStart's line."""
+        """Looks at commands whose arguments are a list or stand on the line of ExecStart."""
         calls = [container["args"] for _, document in documents() for container in containers(document)
                  if "args" in container]  # fmt: skip
         for unit in UNITS:

@@ -149,7 +149,7 @@ OWN = {
 }  # fmt: skip
 
 
-# Who is the other end of an example: another one, or this command. Each needs both.
+# The other end of an example: another example, or this command. Each needs both ends.
 BESIDE = {
     "penstock send camera.yaml": "penstock receive camera.yaml",
     "penstock receive camera.yaml": "penstock send camera.yaml",

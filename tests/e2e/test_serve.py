@@ -193,7 +193,7 @@ class Requests(ServeCase):
         self.in_one_of_three(healthy)
 
     def test_how_long_silence_is_borne(self):
-        """Of a client, by the server, and the other way round."""
+        """A server drops a silent client, and a client gives up a silent server, after --timeout."""
         for server, client in ((("--timeout", "3s"), ()), ((), ("--timeout", "3s"))):
             with self.subTest(server=server, client=client):
                 self.serve(*server, root=False)

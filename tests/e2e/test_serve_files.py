@@ -471,7 +471,7 @@ class Planted(ServeCase):
 
     @unittest.skipIf(os.getuid() != 0, "root alone can give a file to another user")
     def test_parts_of_another_user(self):
-        """Who has such a file open reads what is written to it, and owns the result."""
+        """A process that has such a file open reads what is written to it, and owns the result."""
         self.serve()
         for folder, other, copy in ((self.root, self.here, self.put), (self.here, self.root, self.get)):
             part = folder / f".file{PART}"
@@ -501,7 +501,7 @@ class Bounded(ServeCase):
         for child in self.children:
             child.kill()
         for cgroup in self.cgroups:
-            # Who was killed may be counted in it a moment longer.
+            # A killed process may be counted in the control group a moment longer.
             wait_until(lambda: self.removed(cgroup), 10, "the cgroup is gone")
         super().tearDown()
 

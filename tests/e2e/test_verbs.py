@@ -425,7 +425,7 @@ class Verbs(Case):
         self.assertIn("lower it to 50", child.stderr)
 
     def test_the_limit_is_named_where_it_can_be_the_reason(self):
-        """Of a queue, whose memory a provider pins; not of what pins nothing, nor with privilege."""
+        """The memlock limit is named for a queue, whose memory a provider pins; not for an object that pins nothing, nor with privilege."""
         path = self.verbs_config()
         plain = ("setpriv", "--bounding-set", "-ipc_lock", "--inh-caps", "-ipc_lock") if os.geteuid() == 0 else ()
         for cap, call, is_named in (("max_pd", "ibv_alloc_pd", False), ("max_qp", "ibv_create_qp", True)):

@@ -14,7 +14,7 @@ from harness import Case, FAKES, alone, main, yaml_stream
 FAKE_PATH = ("--plugin-path", FAKES)
 SECONDS = 0.4  # of a run
 
-# Who waits asleep for its peer lacks no CPU meanwhile, however many others want one.
+# An end that sleeps until its peer has work lacks no CPU, however many threads want one.
 SLEEPS = "threads: {sleep_after: 1 ms}\n"
 
 

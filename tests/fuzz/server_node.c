@@ -276,7 +276,7 @@ static void free_handed(void)
   }
 }
 
-/* Whoever is still there goes without a word, as where the server has waited for long enough. */
+/* Clients that are still there leave without an event, as after the server's last wait. */
 void pst_node_close(struct pst_node *node)
 {
   REQUIRE(node != NULL);

@@ -230,7 +230,7 @@ struct mail_box : rl::test_suite<mail_box, 2> {
   }
 };
 
-/* Who finds mail finds that mail was lost, too. */
+/* A thread that finds mail also sees that mail was lost. */
 struct lost_mail : rl::test_suite<lost_mail, 2> {
   struct pst_node node;
   struct eventfd fd;
@@ -281,7 +281,7 @@ struct stages : rl::test_suite<stages, 2> {
   }
 };
 
-/* Whoever sees that a stream is over sees when, and what it had used. */
+/* A thread that sees that a stream is over also sees when, and what it had used. */
 struct states : rl::test_suite<states, 2> {
   struct pst_receiver receiver;
 

@@ -138,7 +138,7 @@ static void lb_link_wake(struct lb_link *link)
 {
   link->is_woken = true;
 }
-/* Fences on both sides. Of membarrier(2), which spares one side its own, there is no model. */
+/* Fences on both sides. membarrier(2), which spares one side its fence, is not modelled. */
 static bool lb_barrier_expedited()
 {
   return false;
@@ -378,7 +378,7 @@ struct credits : rl::test_suite<credits, 2>, ends {
   }
 };
 
-/* Who is armed and saw nothing is woken. */
+/* A receiver that has armed and saw nothing is woken. */
 struct sleeping_receiver : rl::test_suite<sleeping_receiver, 2>, ends {
   bool is_asleep;
 

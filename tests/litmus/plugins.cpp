@@ -124,7 +124,7 @@ static struct fault_mr *new_entry;
 #include "fault.inc"
 #undef calloc
 
-/* Who finds a registration finds where it is. */
+/* A thread that finds a registration also sees its address. */
 struct registrations : rl::test_suite<registrations, 2> {
   struct pst_device device;
   struct fault_mr entry;
@@ -414,7 +414,7 @@ struct clocks : rl::test_suite<clocks, 2> {
   }
 };
 
-/* Who bursts on a port finds it started. */
+/* A thread that polls a port sees it started. */
 struct running : rl::test_suite<running, 2> {
   struct eth_port port;
 
@@ -885,7 +885,7 @@ static void ucx_cuda_push(const struct ucx_cuda *cuda)
 #undef pthread_rwlock_wrlock
 #undef pthread_rwlock_unlock
 
-/* Who logs for UCX finds the host whole. */
+/* A thread that logs for UCX sees the host table complete. */
 struct log_hosts : rl::test_suite<log_hosts, 2> {
   shared<const struct pst_host *> host;
   struct pst_host hosts[2];

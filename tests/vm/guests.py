@@ -184,7 +184,7 @@ class Case(unittest.TestCase):
             type(self).failed = True
 
     def _cpu_seconds(self):
-        """Of its guests, boots included."""
+        """CPU time of the guests, boots included."""
         return sum(guest.cpu_seconds() for guest in self.guests.alive()) if self.guests else 0.0
 
     @classmethod

@@ -14,8 +14,8 @@ PORT = 20049
 class RdmaCm(test_verbs_rc.VerbsRc):
     OPTIONS = {"connection": "rdma_cm"}
     # What a connection carries is no different by exchange, where all of it is tried on bad wires, too: here
-    # one queue pair and four connect on them. Of the kernel's messages one at a time is under way: losses spoil
-    # these, reordering does not.
+    # one queue pair and four connect on them. The kernel sends one of its messages at a time, so losses
+    # affect them and reordering does not.
     MORE_BAD_WIRES = ()
     BAD_WIRES_OF_FOUR = test_verbs_rc.BAD_WIRES[:1]
 

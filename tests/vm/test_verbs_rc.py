@@ -22,7 +22,7 @@ ADDRESSES = {"a": "10.9.0.1", "b": "10.9.0.2"}
 PATIENT = {"retry_cnt": 7, "timeout": 20}
 ON_BAD_WIRES = {"timeout": 17}
 PATIENCE = "60s"
-# Who waits and polls leaves soft-RoCE less of the only CPU, and other guests less of the host's.
+# A thread that polls leaves soft-RoCE less of the only CPU, and other guests less of the host's.
 ASLEEP = ["--set threads.sleep_after=1ms"]
 POLLING = ["--set threads.sleep_after=0"]
 SOON_AGAIN = [f"--set transport.options.{key}={value}" for key, value in ON_BAD_WIRES.items()]

@@ -458,7 +458,8 @@ static uint32_t dg_flow_take_foreign(struct dg_flow *flow, const struct dg_ident
   return dg_flow_take_candidate(flow, by, raw, message, &flow->counts.not_ours);
 }
 
-/* Whose a foreign datagram is, as far as an address says. */
+/* Does a foreign datagram come from the source that the flow follows, as far as the address shows?
+ */
 static bool dg_flow_is_followed(const struct dg_flow *flow, const struct dg_source *source)
 {
   return !flow->begun || dg_flow_same_address(source, &flow->current.source);

@@ -37,7 +37,7 @@ static inline bool eth_is_multicast(const uint8_t address[16])
 
 /* ---- Sending ------------------------------------------------------------------------------ */
 
-/* Who computes a checksum of frames that are sent. */
+/* Where the checksums of sent frames are computed. */
 enum eth_checksum {
   ETH_CHECKSUM_SOFTWARE = 0, /* the CPU: the frame is complete */
   /* The device: IPv4's is 0, UDP's is the folded sum of the pseudo-header, length included, as

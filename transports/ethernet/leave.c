@@ -7,9 +7,9 @@
 
 /* ---- All queues at once ------------------------------------------------------------------------
  *
- * The order is: receiving queues by number, the control plane, sending queues by number. Who polls
- * has one receiving queue, and may wait for the control plane and then for a sending queue. Who has
- * the control plane already may only try the receiving queues.
+ * The order is: receiving queues by number, the control plane, sending queues by number. A thread
+ * that polls holds one receiving queue, and may wait for the control plane and then for a sending
+ * queue. A thread that holds the control plane may only try to lock receiving queues.
  */
 
 static void eth_leave_lock_receiving(struct eth_port *port)
@@ -51,7 +51,8 @@ void eth_port_unlock(struct eth_port *port)
   eth_leave_unlock_receiving(port);
 }
 
-/* ---- Who leaves --------------------------------------------------------------------------------
+/* ---- Leaving a port
+ * --------------------------------------------------------------------------------
  */
 
 void eth_port_end_receiver(struct eth_port *port, struct pst_endpoint *endpoint)

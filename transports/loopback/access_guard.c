@@ -138,7 +138,8 @@ static bool lb_gate_is_in_use(const struct lb_gate *gate, const struct lb_gate_p
   return used;
 }
 
-/* Threads of this process always come out. Whoever takes a seat later finds the gate shut. */
+/* Waits for the threads of this process, which always leave. A thread that takes a seat later finds
+ * the gate shut. */
 static void lb_gate_await_own(const struct lb_mr *mr)
 {
   while (lb_gate_is_in_use(&mr->gate, NULL))

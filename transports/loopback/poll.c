@@ -380,8 +380,8 @@ int lb_poll(struct pst_worker *worker, struct pst_completion *completions, uint3
   if (__builtin_expect(lb_worker_is_hit(worker), 0))
     lb_worker_lost(worker);
   uint32_t n = lb_poll_endpoints(worker, completions, max);
-  /* Whoever was woken for a message has it before a system call: those wake-ups are taken
-   * off by the next arm(). Where there was none, it may have been a death. */
+  /* Messages come first, without a system call: the next arm() consumes their wake-ups. A wake-up
+   * without a message may mean that a peer has died. */
   if (__builtin_expect(woken && n == 0, 0)) {
     lb_worker_watch(worker);
     n = lb_poll_endpoints(worker, completions, max);

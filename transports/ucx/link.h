@@ -6,7 +6,7 @@
  * order of creation, a peer's messages need no number that says whose they are, and what a dead
  * peer leaves unfinished is freed with its ucp_worker, at once.
  *
- * Who owns what. UCX reads headers, sources and destinations until a request's callback. All of
+ * Ownership. UCX reads headers, sources and destinations until a request's callback. All of
  * them lie in the link, or are the host's memory that the DONE gives back. A link outlives its
  * endpoint as a leaving link, until the peer has what was sent; and its worker, in the device's
  * keeper, where a peer that lives has had no room for the BYE.

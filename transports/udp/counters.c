@@ -42,8 +42,8 @@ static uint64_t udp_counters_lesser(uint64_t a, uint64_t b)
 }
 
 /* Drops behind the last message that had a wrong checksum come off the tail, where numbers show
- * gaps; returns how many. Of the drops that were known before, none is in the tail once a message
- * has brought their count. */
+ * gaps; returns how many. Once a message has brought a
+ * count of drops, none of these drops is in the tail. */
 static uint64_t udp_counters_take_bad_tail(struct udp_rx *rx, const struct udp_drops_news *news,
                                            struct dg_losses *losses)
 {

@@ -17,7 +17,7 @@ static inline uint64_t vb_arrival_kind_of(const struct ibv_wc *wc)
   return kind;
 }
 
-/* Whose receives they take: its own, of one queue pair or of one of several; shared ones. */
+/* Which receives the messages take: of the only queue pair, of one of several, or shared ones. */
 enum how { OWN, LANE, SHARED };
 
 /* What the messages of an endpoint have in common. */

@@ -244,8 +244,8 @@ static int vb_device_open_match(const struct pst_host *host, const struct vb_dev
   return 0;
 }
 
-/* 0: none of that name. Of a list: asking for a name that is none has the kernel look for a module.
- */
+/* Returns the index of a network interface; 0: there is none of that name. Reads the list, because
+ * to ask for an unknown name makes the kernel look for a module. */
 static uint32_t vb_device_netdev_of(const char *name)
 {
   struct if_nameindex *all = if_nameindex();

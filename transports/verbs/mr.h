@@ -44,10 +44,11 @@ struct vb_mr {
 
 /*
  * Register [offset, offset + length) of a region with `access` (enum ibv_access_flags). Host
- * memory: ibv_reg_mr(). Of a device, in this order: a dma-buf of the range, ibv_reg_mr() of its
- * address (nvidia-peermem), its host mapping. Each refusal is kept with its reason. A driver that
- * takes no dma-buf with relaxed ordering gets it without. `may_share`: with others of this range
- * and these rights; a remote right is then revoked when the last of them is closed. Any thread.
+ * memory: ibv_reg_mr(). Device memory, in this order: by a dma-buf of the range, by ibv_reg_mr() of
+ * its address (nvidia-peermem), by its host mapping. Each refusal is kept with its reason. A driver
+ * that takes no dma-buf with relaxed ordering gets it without. `may_share`: with others of this
+ * range and these rights; a remote right is then revoked when the last of them is closed. Any
+ * thread.
  *
  * 0; -EOPNOTSUPP: no way into this memory: `reason` says which were tried, and a line at level
  * info, which has room for all; -ENOMEM and others of host memory, logged with the remedy.

@@ -48,7 +48,8 @@ static int vb_register_check(const struct pst_device *device, const struct pst_m
   return pst_mr_params_check(device->host, in, region, wrong);
 }
 
-/* A FLUSH is a READ behind the WRITEs. Of what is written and not read it has one byte. */
+/* A FLUSH is a READ behind the WRITEs. If the peer may write the memory and not read it, one byte
+ * is registered for that READ. */
 static int vb_register_flush(struct pst_device *device, const struct pst_mr_params *in,
                              struct pst_mr *mr, char reason[160])
 {

@@ -65,7 +65,7 @@ struct vb_planned {
   uint32_t first, all;
 };
 
-/* What the transport does by itself. Of a worker by its thread. */
+/* The calls in which the transports differ. Those with a worker are called on its thread. */
 struct vb_transport {
   int (*limits)(struct pst_device *device, struct pst_limits *limits);
   struct vb_planned (*plan_completions)(const struct pst_device *device);
@@ -73,8 +73,8 @@ struct vb_transport {
    * come too early, and is the first that the next poll takes. */
   void (*sent)(struct pst_endpoint *endpoint, const struct ibv_wc *wc);
   bool (*received)(struct pst_endpoint *endpoint, struct ibv_wc *wc, struct vb_out *out);
-  /* Whose a shared receive is; NULL: it is dropped. Without this the number of the
-   * queue pair says. */
+  /* Returns the endpoint of a shared receive; NULL: it is dropped. Without this call the number of
+   * the queue pair says. */
   struct pst_endpoint *(*whose)(struct pst_worker *worker, const struct ibv_wc *wc);
   /* An endpoint that has something to tell, or to do: vb_pend(). */
   void (*work)(struct pst_endpoint *endpoint, struct vb_out *out);

@@ -34,7 +34,7 @@ static inline struct row vb_batch_row_of(const struct pst_endpoint *endpoint)
                       .id = vb_wr_id(&endpoint->sq, 0)};
 }
 
-/* Whose bytes they are makes no difference here. */
+/* Is it a SEND without flags? PST_REQUEST_EXCLUSIVE makes no difference here. */
 static inline bool vb_batch_is_send(const struct pst_request *request)
 {
   return (pst_request_head(request) & ~pst_request_head_of(0, PST_REQUEST_EXCLUSIVE)) ==

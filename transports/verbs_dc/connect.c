@@ -169,8 +169,8 @@ static uint64_t dc_connect_first_missing(const struct vb_send_queue *sq, uint32_
   return VB_NEVER;
 }
 
-/* A target of the peer's is another now. Of what was under way it says how much had come. While its
- * other target is there, what goes to that is awaited. */
+/* The peer has replaced one of its targets, and says how many of the requests under way had
+ * arrived. Requests to its other target, if that is unchanged, are awaited. */
 static void dc_connect_follow(struct dc_endpoint *dc, const struct dc_blob *peer,
                               bool has_moved_data)
 {

@@ -11,9 +11,9 @@
 #include "pool.h"
 
 /*
- * Immediate data: the upper 16 bits are the number that the receiver gave its endpoint. Of a SEND,
- * which is a message, the others are the low bits of its sequence. Of an empty RDMA WRITE they are
- * a word: 3 bits say which, 13 bits its value.
+ * Immediate data: the upper 16 bits are the number that the receiver gave its endpoint. In a SEND,
+ * which is a message, the lower 16 bits are the low bits of its sequence. In an empty RDMA WRITE
+ * they are a control word: 3 bits say which, 13 bits are its value.
  */
 enum dc_word {
   DC_HELLO = 1,  /* dc_blob_proof() of the sender's own address */

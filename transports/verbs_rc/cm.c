@@ -82,10 +82,9 @@ static struct rdma_conn_param rc_cm_parameters(const struct pst_endpoint *endpoi
 
 /* For each of several (`qps`) alike: the id's path is the endpoint's, and the first packet numbers,
  * which the kernel draws for each id, are as good for the others, since numbers are a queue pair's
- * own. Which of the peer's is meant, its address says. Of the others the kernel knows nothing, so
- * that it does not hold their numbers back for a while, once the connection is over, as it does the
- * first one's: a packet that comes late is not taken for the next connection's all the same, whose
- * packet numbers are others. */
+ * own. The peer's address says which of its queue pairs is meant. The kernel knows only the first
+ * one, so it does not reserve the numbers of the others for a while after the connection. A late
+ * packet is still not taken for one of the next connection, which has other packet numbers. */
 static int rc_cm_attributes(struct pst_endpoint *endpoint, struct ibv_qp_attr *attr)
 {
   const struct vb_path *path = &endpoint->device->path;

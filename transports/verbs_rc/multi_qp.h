@@ -32,7 +32,7 @@ static inline struct rc_lane *rc_lanes_end(const struct pst_endpoint *endpoint)
 {
   return (struct rc_lane *)&endpoint->rc->lanes[endpoint->lane_count];
 }
-/* Whose completion it is: of one in error the number is there, too. */
+/* Returns the queue pair of a completion; a completion in error has its number, too. */
 static inline struct rc_lane *rc_lane_of(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
 {
   struct rc_lane *lane = endpoint->rc->lanes;

@@ -26,8 +26,8 @@ int rc_receive_confirmation(struct pst_endpoint *endpoint);
 #define RC_LAST UINT32_C(0x60000000) /* posted in ERR, to know when all is flushed */
 
 /* qp_create.c: queues as the device makes them. 0 or -errno, which is logged, also where the device
- * gives less than is needed. Of queue pair `which` of the endpoint, max_inline_data is a wish, and
- * receives do not count where they are shared. */
+ * gives less than is needed. `which` is the queue pair of the endpoint. max_inline_data is a hint.
+ * max_recv_wr is ignored with a shared receive queue. */
 int rc_qp_create(struct pst_endpoint *endpoint, uint32_t which, const struct ibv_qp_cap *want,
                  struct ibv_qp_cap *given);
 uint32_t rc_random_psn(void);

@@ -200,7 +200,7 @@ PST_EXPORT void pst_peer_close(struct pst_peer *peer, int code, const char *text
  * the peer has it. NULL before the first call. */
 PST_EXPORT void pst_peer_set_context(struct pst_peer *peer, void *context);
 PST_EXPORT void *pst_peer_context(const struct pst_peer *peer);
-/* Who it is, in words: "host, pid 4711, 127.0.0.1:41000". */
+/* Describes the peer: "host, pid 4711, 127.0.0.1:41000". */
 PST_EXPORT const char *pst_peer_text(const struct pst_peer *peer);
 /* Both ends of the connection to it, numeric: "127.0.0.1:41000", "[::1]:41000". */
 struct pst_peer_info {

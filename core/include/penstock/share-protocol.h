@@ -8,9 +8,9 @@
  *
  * Each worker has a memfd, which the router makes and seals: a pst_share_page, then the submission
  * ring, then the completion ring. Positions run freely; an entry lies at position % entries. The
- * writer publishes its tail with release order; the reader loads it with acquire order. Whoever
- * goes to sleep sets its word, and looks at the ring once more; where the word is set, the other
- * side wakes it by pst_share_wake() of that side's event descriptor, a timerfd.
+ * writer publishes its tail with release order; the reader loads it with acquire order. A side
+ * that goes to sleep sets its word, and looks at the ring once more. If the word is set, the other
+ * side wakes it by pst_share_wake() of the sleeping side's event descriptor, a timerfd.
  *
  * The router trusts nothing in this memory: it copies an entry once, and checks the copy. A client
  * that breaks a rule is disconnected.

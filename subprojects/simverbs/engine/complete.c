@@ -198,7 +198,7 @@ void sim_qp_repair(struct fab_qp *qp)
   if (!qp->taken)
     return;
   qp->taken = 0;
-  /* Not taken yet, after all. Of a shared queue, sim_srq_repair knows. */
+  /* The receive was not taken yet. sim_srq_repair() checks a shared queue. */
   if (!qp->srq && qp->rq.tail == qp->taken_tail)
     return;
   fab_log(2, "a process died delivering to qp 0x%06x: its receive is flushed", qp->number);

@@ -64,7 +64,7 @@ static uint64_t sim_nic_serve_qp(struct sim_qp *qp)
   struct sim_sq *sq = qp->sq;
   uint64_t wake = 0;
   if (sq && (atomic_load(&sq->waits) || atomic_load(&entry->attention))) {
-    /* Whoever has it kicks again when letting go. */
+    /* The process that holds it kicks again when it lets go. */
     atomic_store(&sq->attention, true);
     if (!pthread_mutex_trylock(&sq->lock)) {
       atomic_store(&entry->attention, 0);

@@ -170,7 +170,8 @@ static void sim_respond_complete(struct fab_qp *to, const struct sim_message *me
   sim_complete_taken(to, &cqe, cqe.scattered ? &scatter->now : NULL);
 }
 
-/* Whose keys a receive's are: a shared queue has a domain of its own. */
+/* Returns the queue pair with the domain of a receive's keys: a shared queue has a domain of its
+ * own. */
 static struct fab_qp sim_respond_as_owner(const struct fab_qp *to)
 {
   return (struct fab_qp){.number = to->number,

@@ -69,7 +69,7 @@ void fab_kick(uint32_t slot)
 
 bool fab_sleep(uint32_t seen, uint64_t until_ns)
 {
-  /* Whoever was about to kick may have been killed: nobody sleeps for longer than this. */
+  /* The longest sleep, since the process that was about to kick may have been killed. */
   static const uint64_t longest = 1000000000;
   struct fab_process *process = &fab->process[fab_slot];
   uint64_t wait = until_ns ? fab_clock_real_ns(fab, until_ns) : UINT64_MAX;

@@ -519,8 +519,8 @@ bool fab_fault_hits(enum fab_fault_kind kind, uint32_t device, uint32_t qpn, uin
 int fab_fault_plant(const struct fab_fault *fault);
 /* Disarms all. What was done stays. */
 void fab_fault_clear(void);
-/* Does what is due, and returns the clock's time of what comes next; 0: nothing does. Whoever
- * makes or joins a fabric as a launcher calls it then; several may. */
+/* Does what is due, and returns the clock's time of the next step; 0: there is none. A process that
+ * makes or joins a fabric as a launcher calls it at that time; several may. */
 uint64_t fab_script_run(void);
 /* Advances a manual clock, doing on the way what comes due. */
 void fab_clock_advance(uint64_t ns);

@@ -71,7 +71,7 @@ void fab_reap(uint32_t slot)
 {
   struct fab_process *process = &fab->process[slot];
   fab_lock(&fab->lock);
-  /* Whoever saw it dead at the same time may have reaped it, and a new process may have it. */
+  /* Another process may have reaped the slot meanwhile, and a new process may have it. */
   if (atomic_load(&process->state) != FAB_SLOT_FREE && (slot == fab_slot || !fab_slot_held(slot))) {
     fab_log(2, "process %d has ended: its objects go", process->pid);
     fab_reap_qps(slot);

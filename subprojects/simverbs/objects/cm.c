@@ -78,7 +78,7 @@ int sim_cm_own(const union ibv_gid *own, struct sim_cm_path *path)
   return 0;
 }
 
-/* Who has the address; NULL: nobody. */
+/* Returns the port that has the address; NULL: none. */
 static const struct fab_port *sim_cm_find_peer(const union ibv_gid *peer, unsigned *host)
 {
   for (uint32_t d = 0; d < fab->devices; d++) {

@@ -189,8 +189,8 @@ int sim_cq_arm(struct sim_cq *cq, bool solicited_only)
 }
 
 /* With MLX5_SINGLE_THREADED=1 mlx5 takes no locks, and ends the process where it notices that it
- * should have: rdma-core 65, providers/mlx5/mlx5.h, mlx5_spin_lock. Of a queue that was made for a
- * single thread it would not notice; this device does. */
+ * should have: rdma-core 65, providers/mlx5/mlx5.h, mlx5_spin_lock. mlx5 does not notice it for a
+ * queue that was made for a single thread; this device does. */
 static bool sim_cq_is_single_threaded(void)
 {
   static _Atomic int known = -1;

@@ -300,7 +300,7 @@ static void port_reports_events(void **state)
   assert_int_equal(rig_event(rig.b.context), IBV_EVENT_SM_CHANGE);
   ibv_close_device(other);
   rig_close(&rig);
-  /* Who comes later is not told. */
+  /* A device that is opened later gets no event. */
   rig_open(&rig, &near);
   assert_false(has_event(&rig.b));
   rig_close(&rig);

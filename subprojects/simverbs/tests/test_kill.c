@@ -43,7 +43,7 @@ static int live(struct crowd *crowd, unsigned number)
   struct rig_end end;
   crowd_connect(crowd, number, &end, &how);
   enum ibv_wc_status status = talk(crowd, &end);
-  /* Whoever lives sees its retries run out; nothing else is said. */
+  /* The process that lives sees its retries run out, and no other status. */
   assert_int_equal(status, IBV_WC_RETRY_EXC_ERR);
   rig_end_close(&end);
   return 0;

@@ -125,7 +125,7 @@ static void check_mapping(uint32_t purpose)
   close(out.fd);
 }
 
-/* Who maps it must not die of SIGBUS because somebody cuts it short. */
+/* A process that maps it must not die of SIGBUS because another one cuts it short. */
 static void test_a_descriptor_cannot_be_cut_short(void **state)
 {
   contract_rule(

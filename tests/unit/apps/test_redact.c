@@ -9,7 +9,7 @@
 
 #include "redact.h"
 
-/* Whose names app_redact_open() reads: this process is on that host, and of that user. */
+/* The host and the user whose names app_redact_open() reads. */
 int __wrap_gethostname(char *name, size_t size);
 int __wrap_gethostname(char *name, size_t size)
 {

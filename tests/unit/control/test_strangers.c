@@ -364,7 +364,8 @@ static void test_too_many_connections(void **state)
   scene_close(&scene);
 }
 
-/* Whoever asks much and reads nothing is not answered for ever. By the real clock, as TCP goes. */
+/* A peer that asks much and reads nothing is dropped at last. Runs by the real clock, because of
+ * TCP. */
 static void test_reads_nothing(void **state)
 {
   struct scene scene = scene_new();

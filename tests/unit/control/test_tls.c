@@ -139,7 +139,7 @@ static void test_names(void **state)
   here.peers = of_uri;
   here.peer_count = 1;
   assert_they_meet(&here, &node, "certificate of node.example", "certificate of localhost");
-  /* Who connects may want another name than the host's. */
+  /* With `peers`, a connector requires another name than the host's. */
   here = credentials_of("here", "ours");
   node.peers = of_node + 1;
   node.peer_count = 1;

@@ -95,7 +95,7 @@ static void first_from_a_penstock_is_0(void **state)
   assert_int_equal(flow.counts.messages, 100000 - 3);
 }
 
-/* Whoever has the sender's address and port, however many in a row. */
+/* Forged datagrams with the sender's address and port, however many in a row. */
 static void forged_ones_move_nothing(void **state)
 {
   struct dg_flow flow = begin(DG_FRAMING_RTP, true, 0);

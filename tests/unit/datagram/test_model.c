@@ -319,7 +319,7 @@ static uint32_t read_sent(const uint8_t *payload)
   return sent;
 }
 
-/* Whose pace is not known, or who may have been silent, might have reached such a number. */
+/* A sender of unknown pace, or one that may have been silent, might have reached such a number. */
 static bool may_be_no_stray(const struct packet *packet)
 {
   return !w.flow.begun || w.flow.busiest == 0 || w.flow.current.ssrc != ssrc_of(packet) ||

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who is asked, when, and what an answer changes; on a clock of the test's. */
+/* Which neighbours are asked, when, and what an answer changes; on a simulated clock. */
 #include "support.h"
 
 #include "message.h"

@@ -98,8 +98,8 @@ static void device_memory_is_written_and_read(void **state)
   }
 }
 
-/* One of several parts has a wrong byte. The check of another region, which waits meanwhile, does not
- * report it. */
+/* One of several parts has a wrong byte. The check of another region, which waits meanwhile, does
+ * not report it. */
 static void patterns_are_made_and_checked_meanwhile(void **state)
 {
   struct pair pair;

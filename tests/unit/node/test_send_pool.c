@@ -103,7 +103,8 @@ static void one_region_whose_size_peers_hardly_change(void **state)
   }
 }
 
-/* Whoever is not read from has at most SLOTS, and all of these together leave one to each other. */
+/* A peer that does not read has at most SLOTS under way, and all such peers leave one to each
+ * other. */
 static void each_peer_has_one(void **state)
 {
   enum { PEERS = 100 };

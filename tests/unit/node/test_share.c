@@ -118,8 +118,8 @@ static void who_does_not_read_stops_nobody_else(void **state)
   open_all("false");
   for (uint32_t i = 0; i < CLIENTS - 1; i++)
     sent[i] = send_all(i);
-  /* In its ring, and here, where others have the rest. Of a ring that it shares it has a slot at
-   * least, and as many as one peer may have at most. */
+  /* Messages lie in the client's ring, and in the server's, which clients share. In a shared ring a
+   * peer has at least one slot, and at most as many as one peer may have. */
   assert_in_range(sent[0], receiver_picks ? MESSAGES + 1 : 2 * MESSAGES, 2 * MESSAGES);
   assert_in_range(sent[CLIENTS - 2], receiver_picks ? 2 : MESSAGES + 1, MESSAGES + 1);
   for (uint32_t i = 0; i < 100; i++) {
@@ -160,7 +160,7 @@ static void what_the_dead_held_is_there_again(void **state)
 
 /* ---- Rings ---------------------------------------------------------------------------- */
 
-/* Whoever picks slots of a ring could spoil what others have sent. */
+/* A peer that picks slots in a shared ring could overwrite the messages of others. */
 static void a_ring_each_where_senders_pick_slots(void **state)
 {
   (void)state;

@@ -9,8 +9,8 @@
 #define PACKETS 8
 #define SEED 7
 
-/* Open the ends of stream "a". The strings are YAML of a transport, the sender's transport, a memory,
- * and `assemble`. */
+/* Open the ends of stream "a". The strings are YAML of a transport, the sender's transport, a
+ * memory, and `assemble`. */
 void open_frames_over(struct run *run, const char *transport, const char *of_sender,
                       const char *memory, const char *assemble);
 void open_frames(struct run *run, const char *memory, const char *assemble, const char *filters);

@@ -208,7 +208,8 @@ static int unwatch_by_simulated_clock(void **state)
   "  - {name: a, message: 200 B, ring: 64, sender: {memory: {plugin: failing}},\n"                 \
   "     receiver: {memory: {plugin: failing, options: {" memory "}}}}\n"
 
-/* Checks that everything that was sent and not delivered has this cause. Returns how much that is. */
+/* Checks that everything that was sent and not delivered has this cause. Returns how much that is.
+ */
 static uint64_t broken_off(const struct pst_sender *sender, const struct pst_receiver *receiver,
                            const char *cause)
 {

@@ -131,7 +131,8 @@ static void it_says_when_to_come_again(void **state)
   assert_int_equal(rate_limit_allow(&rate, rate_limit_next_ns(&rate) + 1, MESSAGE, 1), 1);
 }
 
-/* Whoever keeps the line times gets messages so long before, and the mean is that of the line. */
+/* A transport that times the line itself gets messages early by the lead; the mean rate is the
+ * line's. */
 static void a_lead_moves_when_and_not_how_many(void **state)
 {
   struct rate_limit rate;

@@ -62,7 +62,7 @@ static void a_hello_joins_and_is_answered_once_asked(void **state)
   hear(UCX_HELLO, UCX_HEADER_ANSWER, 4);
   assert_int_equal(a_link.stage.name, UCX_JOINED);
   assert_false(ucx_link_owes_greeting(&a_link));
-  /* Who connects later asks one that has joined by the answer already. */
+  /* The later end's hello reaches a peer that has joined by the answer already. */
   hear(UCX_HELLO, 0, 4);
   assert_true(ucx_link_owes_greeting(&a_link));
   begin(UCX_NEW);

@@ -434,7 +434,8 @@ static void what_is_no_plain_row_is_the_transports(void **state)
   }
 }
 
-/* ---- Whose they are ------------------------------------------------------------------------- */
+/* ---- Endpoints of completions
+ * ------------------------------------------------------------------------- */
 
 static void completions_of_an_endpoint_that_is_gone_are_dropped(void **state)
 {

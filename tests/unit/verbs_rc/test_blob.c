@@ -146,7 +146,7 @@ static void senders_need_receives_for_credit(void **state)
   TAKEN((blob.is_sender = false, blob.control_receives = 0));
 }
 
-/* Whoever receives is asked, and has a port for it. */
+/* A receiver accepts connections, so it has a port. */
 static void receivers_by_rdma_cm_have_a_port(void **state)
 {
   (void)state;

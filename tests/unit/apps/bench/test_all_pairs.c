@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who meets whom, and what is slow, of `bench --all-pairs`. */
+/* The rounds of `bench --all-pairs`, and what it calls slow. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

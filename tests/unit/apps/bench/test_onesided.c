@@ -230,7 +230,7 @@ static void a_target_checks_no_more_than_it_has(void **state)
   }
 }
 
-/* Whoever finds the port of a case: the region is not for them. */
+/* A stranger that finds the port of a case does not get the region. */
 static void a_region_is_for_the_holder_of_the_token(void **state)
 {
   static const char *const tokens[] = {"b", "", "aa"};

@@ -54,7 +54,8 @@ static void test_bytes_are_equal(void **state)
   assert_true(all[0].bytes > 4 * MOST);
 }
 
-/* Who comes waits for no more than a quantum, and what one has credit for, of each other. */
+/* A new client waits for at most a quantum, and what a client has credit for, of each other client.
+ */
 static void test_a_new_client_is_served_soon(void **state)
 {
   static struct one all[MANY];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who is idle: over the fuzz target's node, with times that are made up. */
+/* Which clients are idle; over the fuzz target's node, with simulated time. */
 #include "clock.h"
 #include "server_script.h"
 #include "support.h"
