@@ -18,7 +18,7 @@ ALONE = ("apps/examples/", "core/tools/", "subprojects/simverbs/judges/", "subpr
 # What a file is about where no word of its name says it.
 ABOUT = {
     "core/control/messages": ["message"], "core/control/nodes": ["node"],
-    "core/control/unix_guests": ["guest"], "core/control/stream_proto": ["streams"],
+    "core/control/stream_proto": ["streams"],
     "core/control/stream_wait": ["streams"], "core/control/streams": ["stream", "names"],
     "core/loader/constructors": ["environment", "dispositions"], "core/loader/load": ["catalog", "described"],
     "core/loader/open": ["plugin", "environment"],

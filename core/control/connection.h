@@ -192,12 +192,12 @@ int fd_channel_claim(struct connection *peer, const char *path, uint32_t *uid);
 /* The answer, in *code: 0, or -errno. False: it has not come yet. */
 bool fd_channel_got_answer(struct connection *peer, int *code);
 
-/* ---- unix_guests.c: who comes to the side-socket ---- */
-void guests_accept(struct control *control);
-void guest_event(struct control *control, struct guest *guest);
+/* ---- unix_pending.c: connections to the Unix socket before their claim ---- */
+void unix_pending_accept(struct control *control);
+void unix_pending_event(struct control *control, struct unix_pending *pending);
 /* Closes those too slow. */
-void guests_tick(struct control *control);
-void guests_close(struct control *control);
-void guests_unlisten(struct control *control);
+void unix_pending_tick(struct control *control);
+void unix_pending_close(struct control *control);
+void unix_pending_unlisten(struct control *control);
 
 #endif

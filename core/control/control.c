@@ -81,7 +81,7 @@ static void control_dispatch(struct control *control, struct watch *watch, uint3
     control->listeners_ready |= 1u << (watch - control->listeners);
     break;
   case WATCH_SIDE_LISTENER:
-    guests_accept(control);
+    unix_pending_accept(control);
     break;
   case WATCH_PEER:
     connection_event(watch->owner, events);
@@ -89,8 +89,8 @@ static void control_dispatch(struct control *control, struct watch *watch, uint3
   case WATCH_PEER_SIDE:
     connection_unix_event(watch->owner, events);
     break;
-  case WATCH_GUEST:
-    guest_event(control, watch->owner);
+  case WATCH_UNIX_PENDING:
+    unix_pending_event(control, watch->owner);
     break;
   }
 }
@@ -111,7 +111,7 @@ static void control_bury(struct control *control)
 static void control_tick(struct control *control)
 {
   control->next_ns = UINT64_MAX;
-  guests_tick(control);
+  unix_pending_tick(control);
   control->protocol->tick(control);
   for (struct connection *peer = control->peers; peer; peer = peer->next)
     connection_tick(peer);
@@ -181,7 +181,7 @@ static void control_say_goodbye(struct control *control)
   }
   for (uint32_t i = 0; i < control->listener_count; i++)
     watch_close(control, &control->listeners[i]);
-  guests_unlisten(control);
+  unix_pending_unlisten(control);
   control_bury(control);
   while (control->peers && control->now_ns < until_ns) {
     control_round_once(control, until_ns);
@@ -265,10 +265,10 @@ static void control_free(struct control *control)
   for (struct connection *peer = control->peers; peer; peer = peer->next)
     peer_enter(peer, PEER_DEAD);
   control_bury(control);
-  guests_close(control);
+  unix_pending_close(control);
   for (uint32_t i = 0; i < control->listener_count; i++)
     watch_close(control, &control->listeners[i]);
-  guests_unlisten(control);
+  unix_pending_unlisten(control);
   tls_context_close(control->tls);
   listener_use_spare(control);
   streams_free(control->streams);
@@ -304,8 +304,8 @@ int control_new(const struct control_params *params, const struct control_protoc
   control->side_watch = (struct watch){WATCH_SIDE_LISTENER, -1, UINT32_MAX, control};
   control->side = (struct unix_listener){.fd = -1, .folder_fd = -1};
   control->spare_fd = -1;
-  for (uint32_t i = 0; i < GUESTS_MAX; i++)
-    control->guests[i].watch.fd = -1;
+  for (uint32_t i = 0; i < UNIX_PENDING_MAX; i++)
+    control->pending[i].watch.fd = -1;
   control->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
   int rc = mailbox_open(&control->commands);
   control->wake = (struct watch){WATCH_WAKE, control->commands.wake_fd, UINT32_MAX, control};

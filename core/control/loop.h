@@ -18,7 +18,7 @@
 #include "util/mailbox.h"
 #include "wire.h"
 
-#define GUESTS_MAX 64
+#define UNIX_PENDING_MAX 64
 
 struct connect_words;
 struct tls_context;
@@ -44,7 +44,7 @@ enum watch_kind {
   WATCH_SIDE_LISTENER,
   WATCH_PEER,
   WATCH_PEER_SIDE,
-  WATCH_GUEST,
+  WATCH_UNIX_PENDING,
 };
 
 /* A descriptor that the control thread waits for: what epoll hands back. */
@@ -56,7 +56,7 @@ struct watch {
 };
 
 /* A connection to the side-socket that has not made its claim. */
-struct guest {
+struct unix_pending {
   struct watch watch; /* without a descriptor: a free place */
   uint64_t number;    /* in the order of their coming */
   uint64_t claim_by_ns;
@@ -82,8 +82,8 @@ struct control {
   struct watch wake;
   struct connection *peers;
   uint32_t peer_count;
-  struct guest guests[GUESTS_MAX];
-  uint64_t guest_last;
+  struct unix_pending pending[UNIX_PENDING_MAX];
+  uint64_t pending_last;
   char host[WIRE_HOST_MAX + 1];
 
   char *listen_text;
