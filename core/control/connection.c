@@ -29,7 +29,7 @@ struct connection *connection_new(struct control *control, int fd, enum peer_sta
   peer->is_connector = is_connector;
   peer->state = state;
   peer->main = (struct watch){WATCH_PEER, fd, UINT32_MAX, peer};
-  peer->side = (struct watch){WATCH_PEER_SIDE, -1, UINT32_MAX, peer};
+  peer->fd_channel = (struct watch){WATCH_FD_CHANNEL, -1, UINT32_MAX, peer};
   peer->answer_by_ns = control->now_ns + control->limits.answer_ns;
   peer->born_ns = peer->heard_ns = peer->sent_ns = peer->taken_ns = control->now_ns;
   peer->next = control->peers;

@@ -9,7 +9,7 @@
 #include "tls.h"
 
 #define PEER_TEXT_MAX 192
-#define SIDE_QUEUE 16
+#define FD_CHANNEL_QUEUE 16
 /* With so much unread by it, a peer is not listened to: its questions cannot pile
  * up answers here. */
 #define PEER_BACKLOG_BYTES (256u * 1024)
@@ -19,17 +19,17 @@ enum peer_state {
   PEER_CONNECTING, /* connector: TCP */
   PEER_SECURING,   /* TLS: its handshake; without TLS nobody is in it */
   PEER_HELLO,      /* for the other's HELLO */
-  PEER_CLAIMING,   /* connector: for the answer by the side-socket */
+  PEER_CLAIMING,   /* connector: for the answer by the Unix socket */
   PEER_NAMING,     /* connector: for the other's identity */
   PEER_UP,
   PEER_CLOSING, /* our last bytes go out, what comes is thrown away */
   PEER_DEAD,    /* freed at the end of the round */
 };
 
-enum side_state {
-  SIDE_NONE,     /* another host, another user's, or it has ended */
-  SIDE_CLAIMING, /* connector: until it is answered */
-  SIDE_OPEN,
+enum fd_channel_state {
+  FD_CHANNEL_NONE,     /* another host, another user's, or it has ended */
+  FD_CHANNEL_CLAIMING, /* connector: until it is answered */
+  FD_CHANNEL_OPEN,
 };
 
 enum node_state {
@@ -58,8 +58,8 @@ struct node_link {
   uint64_t sent;    /* ours that it has not taken */
 };
 
-struct side_out {
-  struct side_out *next;
+struct fd_channel_out {
+  struct fd_channel_out *next;
   uint64_t id;
   struct pst_blob fds; /* ours */
 };
@@ -70,7 +70,7 @@ struct connection {
   bool is_connector; /* our senders' connection; else one that our listener took */
   bool in_process;
   bool is_insecure;
-  bool must_show; /* its user by the side-socket, before it is believed */
+  bool must_show; /* its user by the Unix socket, before it is believed */
   enum peer_state state;
   struct tls_session *tls; /* NULL: none */
   char *tls_host;          /* connector with TLS: what it connects to, "host:port" */
@@ -78,11 +78,11 @@ struct connection {
   int refusal;             /* -errno: let in by TLS alone to hear that there is no room for it */
   bool has_unread;         /* reading stopped before all that was received was read */
   struct watch main;
-  struct watch side;
-  enum side_state side_state;
+  struct watch fd_channel;
+  enum fd_channel_state fd_channel_state;
   char text[PEER_TEXT_MAX];
   char place[SOCKET_TEXT_MAX];
-  uint8_t token[WIRE_TOKEN_BYTES]; /* what opens its side-socket, acceptor's choice */
+  uint8_t token[WIRE_TOKEN_BYTES]; /* what opens its Unix socket, acceptor's choice */
 
   uint8_t *in;
   size_t in_length, in_capacity;
@@ -93,10 +93,10 @@ struct connection {
   bool out_shut;
   bool is_silent; /* nobody is there to take what the kernel still holds */
 
-  struct unix_fds side_in[SIDE_QUEUE];
-  uint32_t side_in_count;
-  struct side_out *side_out;
-  uint64_t side_id;
+  struct unix_fds fd_channel_in[FD_CHANNEL_QUEUE];
+  uint32_t fd_channel_in_count;
+  struct fd_channel_out *fd_channel_out;
+  uint64_t fd_channel_id;
 
   uint64_t born_ns;
   uint64_t answer_by_ns; /* handshake, or the end of closing */
@@ -169,14 +169,14 @@ bool connection_check_tls(struct connection *peer);
 /* ---- handshake.c: HELLO ---- */
 void handshake_open(struct connection *peer);
 void handshake_got_hello(struct connection *peer, const struct wire_message *hello);
-/* Connector: the side-socket is open, or (rc < 0) will not be. */
+/* Connector: the Unix socket is open, or (rc < 0) will not be. */
 void handshake_side(struct connection *peer, int rc);
-/* Connector: its time is over. Whether the side-socket was closed on it; then it is dropped. */
+/* Connector: its time is over. Whether the Unix socket was closed on it; then it is dropped. */
 bool handshake_has_no_reason(struct connection *peer);
 
-/* ---- fd_channel.c: descriptors by the side-socket ---- */
+/* ---- fd_channel.c: descriptors by the Unix socket ---- */
 /* Descriptors of the frame to be sent next: sets fd_id and fd_count, to none where there is no
- * side-socket. False: the peer is ended. */
+ * Unix socket. False: the peer is ended. */
 bool fd_channel_send(struct connection *peer, const struct pst_blob *blob,
                      struct wire_message *message);
 /* The descriptors of a frame. 0; -EAGAIN: still on their way; -EPROTO. */
@@ -186,7 +186,7 @@ int fd_channel_take(struct connection *peer, const struct wire_message *message,
 bool fd_channel_event(struct connection *peer, uint32_t events);
 void fd_channel_watch(struct connection *peer);
 void fd_channel_close(struct connection *peer);
-/* Connector: makes its claim at the side-socket of that path. 0: the answer follows;
+/* Connector: makes its claim at the Unix socket of that path. 0: the answer follows;
  * or -errno, -EACCES with *uid: another user's. */
 int fd_channel_claim(struct connection *peer, const char *path, uint32_t *uid);
 /* The answer, in *code: 0, or -errno. False: it has not come yet. */

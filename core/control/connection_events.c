@@ -265,9 +265,9 @@ void connection_unix_event(struct connection *peer, uint32_t events)
 {
   int rc = 0;
 
-  if (peer->state == PEER_DEAD || peer->side.fd < 0)
+  if (peer->state == PEER_DEAD || peer->fd_channel.fd < 0)
     return;
-  if (peer->side_state == SIDE_CLAIMING) {
+  if (peer->fd_channel_state == FD_CHANNEL_CLAIMING) {
     if (fd_channel_got_answer(peer, &rc))
       handshake_side(peer, rc);
     return;

@@ -80,13 +80,13 @@ static void control_dispatch(struct control *control, struct watch *watch, uint3
   case WATCH_LISTENER:
     control->listeners_ready |= 1u << (watch - control->listeners);
     break;
-  case WATCH_SIDE_LISTENER:
+  case WATCH_UNIX_LISTENER:
     unix_pending_accept(control);
     break;
   case WATCH_PEER:
     connection_event(watch->owner, events);
     break;
-  case WATCH_PEER_SIDE:
+  case WATCH_FD_CHANNEL:
     connection_unix_event(watch->owner, events);
     break;
   case WATCH_UNIX_PENDING:
@@ -240,10 +240,10 @@ static int control_join_ends(struct control *control, struct pst_error *error)
       return pst_fail(error, PST_EXIT_FAILED, -ENOMEM, "control: out of memory");
     }
     peer->in_process = true;
-    peer->side.fd = unix_fds[i];
-    peer->side_state = SIDE_OPEN;
+    peer->fd_channel.fd = unix_fds[i];
+    peer->fd_channel_state = FD_CHANNEL_OPEN;
     snprintf(peer->text, sizeof(peer->text), "the %s in this process", i ? "sender" : "receiver");
-    watch_set(control, &peer->side, EPOLLIN);
+    watch_set(control, &peer->fd_channel, EPOLLIN);
     if (peer->is_connector)
       control->streams->link = peer;
     else
@@ -301,8 +301,8 @@ int control_new(const struct control_params *params, const struct control_protoc
     control->heartbeat_ns = control->peer_timeout_ns / 3 + 1;
   control->now_ns = control->opened_ns = clock_now_ns();
   control->next_ns = control->opened_ns;
-  control->side_watch = (struct watch){WATCH_SIDE_LISTENER, -1, UINT32_MAX, control};
-  control->side = (struct unix_listener){.fd = -1, .folder_fd = -1};
+  control->unix_listener_watch = (struct watch){WATCH_UNIX_LISTENER, -1, UINT32_MAX, control};
+  control->unix_listener = (struct unix_listener){.fd = -1, .folder_fd = -1};
   control->spare_fd = -1;
   for (uint32_t i = 0; i < UNIX_PENDING_MAX; i++)
     control->pending[i].watch.fd = -1;

@@ -10,8 +10,8 @@
  *
  * A stream's life on the wire:
  *   sender                          receiver
- *                                   ← HELLO        version, role, side-socket, token
- *   (claims by the side-socket      ↔)             which user, which connection: side.h
+ *                                   ← HELLO        version, role, Unix socket, token
+ *   (claims by the Unix socket      ↔)             which user, which connection: unix_fd.h
  *   HELLO   →                       ← HELLO        version, roles, host, pid
  *   OFFER(terms, params, address)   →              one a stream
  *                                   ← ACCEPT(params, address) | REFUSE(why)

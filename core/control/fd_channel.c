@@ -12,38 +12,38 @@
 
 static void fd_channel_free_first_out(struct connection *peer)
 {
-  struct side_out *first = peer->side_out;
+  struct fd_channel_out *first = peer->fd_channel_out;
 
-  peer->side_out = first->next;
+  peer->fd_channel_out = first->next;
   blob_free(&first->fds);
   free(first);
 }
 
 void fd_channel_close(struct connection *peer)
 {
-  watch_discard(peer->control, &peer->side);
-  peer->side_state = SIDE_NONE;
-  for (uint32_t i = 0; i < peer->side_in_count; i++)
-    unix_close_fds(&peer->side_in[i]);
-  peer->side_in_count = 0;
-  while (peer->side_out)
+  watch_discard(peer->control, &peer->fd_channel);
+  peer->fd_channel_state = FD_CHANNEL_NONE;
+  for (uint32_t i = 0; i < peer->fd_channel_in_count; i++)
+    unix_close_fds(&peer->fd_channel_in[i]);
+  peer->fd_channel_in_count = 0;
+  while (peer->fd_channel_out)
     fd_channel_free_first_out(peer);
 }
 
 void fd_channel_watch(struct connection *peer)
 {
-  watch_set(peer->control, &peer->side,
-            (peer->side_in_count < SIDE_QUEUE ? (uint32_t)EPOLLIN : 0) |
-                (peer->side_out ? (uint32_t)EPOLLOUT : 0));
+  watch_set(peer->control, &peer->fd_channel,
+            (peer->fd_channel_in_count < FD_CHANNEL_QUEUE ? (uint32_t)EPOLLIN : 0) |
+                (peer->fd_channel_out ? (uint32_t)EPOLLOUT : 0));
 }
 
 static void fd_channel_send_queued(struct connection *peer)
 {
-  while (peer->side_out) {
-    const struct pst_blob *fds = &peer->side_out->fds;
-    struct unix_fds batch = {.id = peer->side_out->id, .count = fds->fd_count};
+  while (peer->fd_channel_out) {
+    const struct pst_blob *fds = &peer->fd_channel_out->fds;
+    struct unix_fds batch = {.id = peer->fd_channel_out->id, .count = fds->fd_count};
     memcpy(batch.fds, fds->fds, sizeof(batch.fds));
-    int rc = unix_send_fds(peer->side.fd, &batch);
+    int rc = unix_send_fds(peer->fd_channel.fd, &batch);
     if (rc == -EAGAIN)
       return;
     if (rc < 0) {
@@ -62,10 +62,10 @@ bool fd_channel_send(struct connection *peer, const struct pst_blob *blob,
                      struct wire_message *message)
 {
   message->fd_count = 0;
-  if (blob->fd_count == 0 || peer->side_state != SIDE_OPEN || peer->side.fd < 0)
+  if (blob->fd_count == 0 || peer->fd_channel_state != FD_CHANNEL_OPEN || peer->fd_channel.fd < 0)
     return true;
   struct pst_blob fds = *blob;
-  struct side_out *last = calloc(1, sizeof(*last));
+  struct fd_channel_out *last = calloc(1, sizeof(*last));
   fds.length = 0;
   int rc = last ? blob_keep(&fds, &last->fds) : -ENOMEM;
   if (rc < 0) {
@@ -74,9 +74,9 @@ bool fd_channel_send(struct connection *peer, const struct pst_blob *blob,
     return false;
   }
   message->fd_count = blob->fd_count;
-  message->fd_id = last->id = ++peer->side_id;
+  message->fd_id = last->id = ++peer->fd_channel_id;
 
-  struct side_out **end = &peer->side_out;
+  struct fd_channel_out **end = &peer->fd_channel_out;
   while (*end)
     end = &(*end)->next;
   *end = last;
@@ -99,15 +99,15 @@ int fd_channel_claim(struct connection *peer, const char *path, uint32_t *uid)
     close(fd);
     return rc;
   }
-  peer->side.fd = fd;
-  peer->side_state = SIDE_CLAIMING;
-  return watch_set(peer->control, &peer->side, EPOLLIN);
+  peer->fd_channel.fd = fd;
+  peer->fd_channel_state = FD_CHANNEL_CLAIMING;
+  return watch_set(peer->control, &peer->fd_channel, EPOLLIN);
 }
 
 bool fd_channel_got_answer(struct connection *peer, int *code)
 {
   struct unix_claim ours, theirs;
-  int rc = unix_receive_claim(peer->side.fd, &theirs);
+  int rc = unix_receive_claim(peer->fd_channel.fd, &theirs);
 
   if (rc == -EAGAIN)
     return false;
@@ -118,7 +118,7 @@ bool fd_channel_got_answer(struct connection *peer, int *code)
   if (rc < 0) {
     fd_channel_close(peer);
   } else {
-    peer->side_state = SIDE_OPEN;
+    peer->fd_channel_state = FD_CHANNEL_OPEN;
     fd_channel_watch(peer);
   }
   *code = rc;
@@ -140,11 +140,12 @@ bool fd_channel_event(struct connection *peer, uint32_t events)
 
   if (events & EPOLLOUT)
     fd_channel_send_queued(peer);
-  while (peer->side.fd >= 0 && rc == 0 && peer->side_in_count < SIDE_QUEUE) {
+  while (peer->fd_channel.fd >= 0 && rc == 0 && peer->fd_channel_in_count < FD_CHANNEL_QUEUE) {
     rc = closer_is_behind() ? -EBUSY
-                            : unix_receive_fds(peer->side.fd, &peer->side_in[peer->side_in_count]);
+                            : unix_receive_fds(peer->fd_channel.fd,
+                                               &peer->fd_channel_in[peer->fd_channel_in_count]);
     if (rc == 0)
-      peer->side_in_count++;
+      peer->fd_channel_in_count++;
   }
   if (rc == -EBUSY && !(events & (EPOLLIN | EPOLLHUP)))
     rc = -EAGAIN;
@@ -157,14 +158,14 @@ bool fd_channel_event(struct connection *peer, uint32_t events)
   }
   if (rc == -EPROTO) {
     connection_drop(peer, -EPROTO,
-                    "sent too many descriptors, or something else, by the side-socket");
+                    "sent too many descriptors, or something else, by the Unix socket");
     fd_channel_close(peer);
     return false;
   }
   /* Once it has ended, what came before still belongs to frames on their way. */
   if ((rc < 0 && rc != -EAGAIN) || (events & (EPOLLHUP | EPOLLERR) && rc == 0))
-    watch_discard(peer->control, &peer->side);
-  if (peer->side.fd < 0 && peer->side_in_count == 0)
+    watch_discard(peer->control, &peer->fd_channel);
+  if (peer->fd_channel.fd < 0 && peer->fd_channel_in_count == 0)
     fd_channel_close(peer);
   fd_channel_watch(peer);
   return true;
@@ -175,14 +176,15 @@ int fd_channel_take(struct connection *peer, const struct wire_message *message,
 {
   const uint32_t count = message->fd_count;
 
-  if (count == 0 || peer->side_state != SIDE_OPEN)
+  if (count == 0 || peer->fd_channel_state != FD_CHANNEL_OPEN)
     return 0;
-  while (peer->side_in_count > 0) {
-    struct unix_fds first = peer->side_in[0];
+  while (peer->fd_channel_in_count > 0) {
+    struct unix_fds first = peer->fd_channel_in[0];
     if (first.id > message->fd_id)
       return -EPROTO;
-    peer->side_in_count--;
-    memmove(&peer->side_in[0], &peer->side_in[1], peer->side_in_count * sizeof(first));
+    peer->fd_channel_in_count--;
+    memmove(&peer->fd_channel_in[0], &peer->fd_channel_in[1],
+            peer->fd_channel_in_count * sizeof(first));
     fd_channel_watch(peer);
     if (first.id == message->fd_id && first.count == count) {
       *batch = first;
@@ -192,5 +194,5 @@ int fd_channel_take(struct connection *peer, const struct wire_message *message,
     if (first.id == message->fd_id)
       return -EPROTO;
   }
-  return peer->side.fd >= 0 ? -EAGAIN : 0;
+  return peer->fd_channel.fd >= 0 ? -EAGAIN : 0;
 }

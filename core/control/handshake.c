@@ -31,8 +31,8 @@ void handshake_open(struct connection *peer)
   const struct control *control = peer->control;
   struct wire_message *hello = handshake_new_hello(peer);
 
-  if (!peer->is_connector && control->side.fd >= 0 && socket_is_local(peer->main.fd)) {
-    memcpy(hello->side, control->side.path, sizeof(hello->side));
+  if (!peer->is_connector && control->unix_listener.fd >= 0 && socket_is_local(peer->main.fd)) {
+    memcpy(hello->unix_path, control->unix_listener.path, sizeof(hello->unix_path));
     memcpy(hello->token, peer->token, sizeof(hello->token));
     hello->has_token = true;
   }
@@ -73,7 +73,7 @@ static void handshake_drop_unshown(struct connection *peer, int rc, uint32_t uid
   else
     connection_drop(
         peer, -EACCES,
-        "cannot show which user it belongs to: no side-socket (%s); in containers mount one "
+        "cannot show which user it belongs to: no Unix socket (%s); in containers mount one "
         "folder for both and name it in XDG_RUNTIME_DIR, or, where all users of the host "
         "may take part, %s at both ends",
         strerror(-rc), insecure);
@@ -82,7 +82,7 @@ static void handshake_drop_unshown(struct connection *peer, int rc, uint32_t uid
 static void handshake_claim_failed(struct connection *peer, int rc, uint32_t uid)
 {
   if (limit_remedy(rc)[0]) {
-    connection_fail(peer, rc, "cannot open the side-socket");
+    connection_fail(peer, rc, "cannot open the Unix socket");
     return;
   }
   if (peer->must_show && (rc == -ECONNRESET || rc == -EPIPE)) {
@@ -101,14 +101,14 @@ static void handshake_claim_failed(struct connection *peer, int rc, uint32_t uid
                      "as one user",
                      peer->text, uid);
   else
-    pst_log(PST_LOG_DEBUG, "control: no side-socket to %s: %s", peer->text, strerror(-rc));
+    pst_log(PST_LOG_DEBUG, "control: no Unix socket to %s: %s", peer->text, strerror(-rc));
   if (handshake_introduce(peer))
     peer_enter(peer, PEER_NAMING);
 }
 
 bool handshake_has_no_reason(struct connection *peer)
 {
-  if (peer->state != PEER_CLAIMING || peer->side_state != SIDE_NONE)
+  if (peer->state != PEER_CLAIMING || peer->fd_channel_state != FD_CHANNEL_NONE)
     return false;
   handshake_drop_unshown(peer, -EPERM, 0);
   return true;
@@ -135,9 +135,9 @@ static void handshake_meet(struct connection *peer, const struct wire_message *h
     handshake_side(peer, 0);
     return;
   }
-  if (hello->side[0] && hello->has_token) {
+  if (hello->unix_path[0] && hello->has_token) {
     memcpy(peer->token, hello->token, sizeof(peer->token));
-    rc = fd_channel_claim(peer, hello->side, &uid);
+    rc = fd_channel_claim(peer, hello->unix_path, &uid);
   }
   if (rc < 0)
     handshake_claim_failed(peer, rc, uid);
@@ -161,7 +161,7 @@ static bool handshake_check_hello(struct connection *peer, const struct wire_mes
         "speaks version %u.%u of the control protocol, this end %u.%u: install the same "
         "release of Penstock on both",
         hello->major, hello->minor, WIRE_MAJOR, WIRE_MINOR);
-  } else if (!peer->is_connector && peer->must_show && peer->side_state != SIDE_OPEN) {
+  } else if (!peer->is_connector && peer->must_show && peer->fd_channel_state != FD_CHANNEL_OPEN) {
     connection_drop(
         peer, -EACCES,
         "has not shown which user it belongs to: run both ends as one user of this host, or, "
@@ -202,7 +202,7 @@ void handshake_got_hello(struct connection *peer, const struct wire_message *hel
     return;
   peer_enter(peer, PEER_UP);
   pst_log(PST_LOG_DEBUG, "control: %s is here (Penstock %s%s)", peer->text, hello->library,
-          peer->side_state == SIDE_OPEN ? ", passes descriptors" : "");
+          peer->fd_channel_state == FD_CHANNEL_OPEN ? ", passes descriptors" : "");
   if (peer->is_connector)
     peer->control->protocol->up(peer);
 }

@@ -107,22 +107,22 @@ int listener_open(struct control *control, const char *address, bool insecure,
   if (control->listener_count == 0)
     return listener_listen_failed(control, address, skipped, error);
   listener_keep_spare(control);
-  rc = unix_listen(insecure, &control->side);
+  rc = unix_listen(insecure, &control->unix_listener);
   if (limit_remedy(rc)[0])
-    return pst_fail(error, PST_EXIT_UNAVAILABLE, rc, "%s: no side-socket: %s%s",
+    return pst_fail(error, PST_EXIT_UNAVAILABLE, rc, "%s: no Unix socket: %s%s",
                     control->words->listen, strerror(-rc), limit_remedy(rc));
   if (rc < 0 && !insecure && !control->tls)
     return pst_fail(error, PST_EXIT_UNAVAILABLE, rc,
-                    "%s: no side-socket, by which peers show which user they belong to: %s; set "
+                    "%s: no Unix socket, by which peers show which user they belong to: %s; set "
                     "XDG_RUNTIME_DIR to a writable folder of this user with mode 0700, or, where "
                     "all users of the host may take part, %s",
                     control->words->listen, strerror(-rc), control->words->insecure);
   if (rc < 0) {
-    pst_log(PST_LOG_WARN, "control: no side-socket for descriptors: %s", strerror(-rc));
+    pst_log(PST_LOG_WARN, "control: no Unix socket for descriptors: %s", strerror(-rc));
     return 0;
   }
-  control->side_watch.fd = control->side.fd;
-  rc = watch_set(control, &control->side_watch, EPOLLIN);
+  control->unix_listener_watch.fd = control->unix_listener.fd;
+  rc = watch_set(control, &control->unix_listener_watch, EPOLLIN);
   return rc < 0 ? pst_fail(error, PST_EXIT_FAILED, rc, "control: epoll: %s", strerror(-rc)) : 0;
 }
 
@@ -131,7 +131,7 @@ int listener_open(struct control *control, const char *address, bool insecure,
 /* Whether it has shown which user it belongs to, or by TLS who it is. */
 static bool listener_knows(const struct connection *peer)
 {
-  return peer->side_state == SIDE_OPEN ||
+  return peer->fd_channel_state == FD_CHANNEL_OPEN ||
          (peer->tls && peer->state > PEER_SECURING && peer->state < PEER_CLOSING);
 }
 
@@ -282,5 +282,5 @@ void listener_tick(struct control *control)
   control->accept_again_ns = 0;
   for (uint32_t i = 0; i < control->listener_count; i++)
     watch_set(control, &control->listeners[i], EPOLLIN);
-  watch_set(control, &control->side_watch, EPOLLIN);
+  watch_set(control, &control->unix_listener_watch, EPOLLIN);
 }

@@ -41,9 +41,9 @@ extern const struct control_limits control_default_limits;
 enum watch_kind {
   WATCH_WAKE,
   WATCH_LISTENER,
-  WATCH_SIDE_LISTENER,
+  WATCH_UNIX_LISTENER,
   WATCH_PEER,
-  WATCH_PEER_SIDE,
+  WATCH_FD_CHANNEL,
   WATCH_UNIX_PENDING,
 };
 
@@ -55,7 +55,7 @@ struct watch {
   void *owner;
 };
 
-/* A connection to the side-socket that has not made its claim. */
+/* A connection to the Unix socket that has not made its claim. */
 struct unix_pending {
   struct watch watch; /* without a descriptor: a free place */
   uint64_t number;    /* in the order of their coming */
@@ -91,8 +91,8 @@ struct control {
   uint32_t listener_count;
   uint32_t listeners_ready; /* bits: in this round */
   bool listen_insecure;
-  struct watch side_watch;
-  struct unix_listener side;
+  struct watch unix_listener_watch;
+  struct unix_listener unix_listener;
   uint64_t accept_again_ns; /* out of descriptors: not before; 0: accepting */
   int spare_fd;             /* given up to tell one that there are no more; -1 */
 

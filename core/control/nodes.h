@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The control channel of a node: peers that come and go, and the regions that they offer
- * each other. The same connections, handshake, side-socket and limits as of streams.
+ * each other. The same connections, handshake, Unix socket and limits as of streams.
  *
  *   connector                       acceptor
  *   HELLO   →                       ← HELLO

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The side-socket: who is at the other end of a TCP connection on this host, and descriptors
+/* The Unix socket: who is at the other end of a TCP connection on this host, and descriptors
  * between the two processes.
  *
  * A Unix socket in a folder that its user alone may enter, $XDG_RUNTIME_DIR/penstock-side-XXXXXX or
@@ -29,8 +29,8 @@ struct unix_fds {
 
 struct unix_listener {
   int fd;
-  int folder_fd;                /* holds a lock: without it the folder is a dead process's */
-  char path[WIRE_SIDE_MAX + 1]; /* of the socket */
+  int folder_fd;                     /* holds a lock: without it the folder is a dead process's */
+  char path[WIRE_UNIX_PATH_MAX + 1]; /* of the socket */
 };
 
 /* A TCP connection as the end says that connected: its token, the network namespace, its own
@@ -39,19 +39,19 @@ struct unix_claim {
   uint8_t bytes[UNIX_CLAIM_BYTES];
 };
 
-/* Descriptors of a side-socket, or -errno. They do not block. */
+/* Descriptors of a Unix socket, or -errno. They do not block. */
 int unix_listen(bool is_open, struct unix_listener *listener);
 void unix_unlisten(struct unix_listener *listener);
 /* -EACCES: of another user, and not open; whose it is says *uid; it is closed. */
 int unix_accept(int listener, bool is_open, uint32_t *uid);
 /* -EACCES: as above, or the folder is. -ENOENT: not on this host, or in none of our folders.
- * -EINVAL: no side-socket's path. */
+ * -EINVAL: no Unix socket's path. */
 int unix_connect(const char *path, bool is_open, uint32_t *uid);
 
 /* Makes the claim that names the connection `tcp_fd`. 0 or -errno. */
 int unix_claim_make(int tcp_fd, bool has_connected, const uint8_t token[WIRE_TOKEN_BYTES],
                     struct unix_claim *claim);
-/* Sends a claim on a side-socket. 0 or -errno. */
+/* Sends a claim on a Unix socket. 0 or -errno. */
 int unix_send_claim(int fd, const struct unix_claim *claim);
 /* 0; -EAGAIN; -ECONNRESET: closed; -EPROTO: something else came. */
 int unix_receive_claim(int fd, struct unix_claim *claim);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where the side-socket lies, and who is at its other end. */
+/* Where the Unix socket lies, and who is at its other end. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -21,7 +21,7 @@
 #define TRIES 8
 #define SWEPT_MAX 4096 /* entries of a folder that are looked at for those of the dead */
 
-_Static_assert(WIRE_SIDE_MAX < sizeof(((struct sockaddr_un *)0)->sun_path), "a path fits");
+_Static_assert(WIRE_UNIX_PATH_MAX < sizeof(((struct sockaddr_un *)0)->sun_path), "a path fits");
 
 static int unix_new_socket(void)
 {
@@ -54,7 +54,7 @@ static const char *unix_parent(bool is_open)
   const char *path = secure_getenv("XDG_RUNTIME_DIR");
   struct stat folder;
   bool fits = path && path[0] == '/' &&
-              strlen(path) + sizeof("/" PREFIX "XXXXXX/" SOCKET_NAME) <= WIRE_SIDE_MAX;
+              strlen(path) + sizeof("/" PREFIX "XXXXXX/" SOCKET_NAME) <= WIRE_UNIX_PATH_MAX;
 
   return fits && stat(path, &folder) == 0 && unix_is_ours(&folder) &&
                  (is_open ? folder.st_mode & 001 : (folder.st_mode & 077) == 0) &&
@@ -149,7 +149,7 @@ int unix_listen(bool is_open, struct unix_listener *listener)
 
 void unix_unlisten(struct unix_listener *listener)
 {
-  char folder[WIRE_SIDE_MAX + 1];
+  char folder[WIRE_UNIX_PATH_MAX + 1];
 
   /* Closing it closes what waits unread in the connections that nobody has accepted. */
   closer_close(listener->fd);
@@ -193,10 +193,10 @@ int unix_accept(int listener, bool is_open, uint32_t *uid)
 /* A peer names it: nothing but such a socket is connected to. */
 static int unix_check_path(const char *path, bool is_open, uint32_t *uid)
 {
-  char folder[WIRE_SIDE_MAX + 1];
+  char folder[WIRE_UNIX_PATH_MAX + 1];
   struct stat is;
 
-  if (path[0] != '/' || strlen(path) > WIRE_SIDE_MAX)
+  if (path[0] != '/' || strlen(path) > WIRE_UNIX_PATH_MAX)
     return -EINVAL;
   snprintf(folder, sizeof(folder), "%s", path);
   char *name = strrchr(folder, '/');

@@ -45,21 +45,21 @@ void unix_pending_accept(struct control *control)
 
   if (closer_is_behind()) {
     control_complain(control, PST_LOG_WARN,
-                     "control: refusing connections to the side-socket: " CLOSER_BEHIND);
-    listener_rest(control, &control->side_watch, 1);
+                     "control: refusing connections to the Unix socket: " CLOSER_BEHIND);
+    listener_rest(control, &control->unix_listener_watch, 1);
     return;
   }
   for (int i = 0; i < ACCEPTS_A_ROUND; i++) {
-    int fd = unix_accept(control->side.fd, control->listen_insecure, &uid);
+    int fd = unix_accept(control->unix_listener.fd, control->listen_insecure, &uid);
     if ((fd == -EMFILE || fd == -ENFILE) && listener_use_spare(control))
-      fd = unix_accept(control->side.fd, control->listen_insecure, &uid);
+      fd = unix_accept(control->unix_listener.fd, control->listen_insecure, &uid);
     if (fd == -EAGAIN)
       return;
     if (fd == -EACCES) {
       control_complain(control, PST_LOG_WARN,
-                       "control: refused a process of user %u at the side-socket", uid);
+                       "control: refused a process of user %u at the Unix socket", uid);
     } else if (fd < 0) {
-      listener_pause(control, &control->side_watch, 1, fd);
+      listener_pause(control, &control->unix_listener_watch, 1, fd);
       return;
     } else {
       unix_pending_admit(control, fd);
@@ -86,8 +86,8 @@ static int unix_pending_claimed(struct control *control, struct unix_pending *pe
 
   if (rc < 0)
     return rc;
-  peer->side.fd = watch_release(control, &pending->watch);
-  peer->side_state = SIDE_OPEN;
+  peer->fd_channel.fd = watch_release(control, &pending->watch);
+  peer->fd_channel_state = FD_CHANNEL_OPEN;
   fd_channel_watch(peer);
   return 0;
 }
@@ -104,7 +104,7 @@ void unix_pending_event(struct control *control, struct unix_pending *pending)
   if (rc == -EAGAIN)
     return;
   struct connection *peer = rc == 0 ? unix_pending_find_peer(control, &theirs) : NULL;
-  if (!peer || peer->side_state != SIDE_NONE ||
+  if (!peer || peer->fd_channel_state != FD_CHANNEL_NONE ||
       unix_claim_make(peer->main.fd, false, peer->token, &ours) < 0)
     rc = -EPERM;
   else if (peer->must_show && memcmp(&ours, &theirs, sizeof(ours)) != 0)
@@ -137,7 +137,7 @@ void unix_pending_close(struct control *control)
 
 void unix_pending_unlisten(struct control *control)
 {
-  watch_discard(control, &control->side_watch);
-  control->side.fd = -1;
-  unix_unlisten(&control->side);
+  watch_discard(control, &control->unix_listener_watch);
+  control->unix_listener.fd = -1;
+  unix_unlisten(&control->unix_listener);
 }

@@ -14,7 +14,7 @@
 
 static const struct pst_cbor_form wire_forms[WIRE_TYPES] = {
     [WIRE_HELLO] = {"HELLO", BIT(TYPE) | BIT(MAGIC) | BIT(VERSION) | BIT(AUTH) | BIT(ROLE),
-                    BIT(HOST) | BIT(PID) | BIT(LIBRARY) | BIT(SIDE) | BIT(TOKEN)},
+                    BIT(HOST) | BIT(PID) | BIT(LIBRARY) | BIT(UNIX_PATH) | BIT(TOKEN)},
     [WIRE_OFFER] = {"OFFER", OF_STREAM | BIT(TERMS) | BIT(PARAMS) | BIT(ADDRESS), FDS},
     [WIRE_ACCEPT] = {"ACCEPT", OF_STREAM | BIT(PARAMS) | BIT(ADDRESS), FDS},
     [WIRE_REFUSE] = {"REFUSE", OF_STREAM | BIT(CODE) | BIT(TEXT), 0},
@@ -246,7 +246,7 @@ static const struct wire_field wire_fields[WIRE_KEYS] = {
     [WIRE_KEY_HOST] = {WIRE_TEXT, "host", 0, WIRE_HOST_MAX, AT(host)},
     [WIRE_KEY_PID] = {WIRE_U64, "pid", 0, UINT64_MAX, AT(pid)},
     [WIRE_KEY_LIBRARY] = {WIRE_TEXT, "library", 0, WIRE_LIBRARY_MAX, AT(library)},
-    [WIRE_KEY_SIDE] = {WIRE_TEXT, "side-socket", 1, WIRE_SIDE_MAX, AT(side)},
+    [WIRE_KEY_UNIX_PATH] = {WIRE_TEXT, "Unix socket", 1, WIRE_UNIX_PATH_MAX, AT(unix_path)},
     [WIRE_KEY_TOKEN] = {WIRE_FIXED, "token", WIRE_TOKEN_BYTES, WIRE_TOKEN_BYTES, AT(token)},
     [WIRE_KEY_STREAM] = {WIRE_TEXT, "stream", 1, WIRE_STREAM_MAX, AT(stream)},
     [WIRE_KEY_TERMS] = {WIRE_PAIRS, "terms", 0, CONTROL_TERMS_MAX, AT(terms), AT(term_count)},
@@ -398,10 +398,11 @@ static int wire_read_value(struct pst_cbor_reader *r, void *message, uint32_t ke
 static uint32_t wire_keys(const struct wire_message *m)
 {
   const struct pst_cbor_form *form = &wire_forms[m->type];
-  const uint32_t present =
-      (m->has_identity ? BIT(HOST) | BIT(PID) | BIT(LIBRARY) : 0) | (m->side[0] ? BIT(SIDE) : 0) |
-      (m->has_token ? BIT(TOKEN) : 0) | (m->has_totals ? BIT(TOTALS) : 0) |
-      (m->fd_count ? FDS | BIT(REMOTE_FD_COUNT) : 0) | (m->code < 0 ? BIT(CODE) | BIT(TEXT) : 0);
+  const uint32_t present = (m->has_identity ? BIT(HOST) | BIT(PID) | BIT(LIBRARY) : 0) |
+                           (m->unix_path[0] ? BIT(UNIX_PATH) : 0) |
+                           (m->has_token ? BIT(TOKEN) : 0) | (m->has_totals ? BIT(TOTALS) : 0) |
+                           (m->fd_count ? FDS | BIT(REMOTE_FD_COUNT) : 0) |
+                           (m->code < 0 ? BIT(CODE) | BIT(TEXT) : 0);
 
   return form->needs | (form->may & present);
 }

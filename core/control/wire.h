@@ -33,7 +33,7 @@
 #define WIRE_TEXT_MAX PST_CBOR_TEXT_MAX
 #define WIRE_LIBRARY_MAX 31
 #define WIRE_TOKEN_BYTES 16
-#define WIRE_SIDE_MAX 107
+#define WIRE_UNIX_PATH_MAX 107
 #define WIRE_FDS_MAX 4 /* of one blob */
 #define WIRE_PAYLOAD_MAX CONTROL_MESSAGE_MAX
 #define WIRE_WHY_MAX PST_CBOR_WHY_MAX
@@ -74,8 +74,8 @@ struct wire_message {
   uint32_t type;
 
   /* HELLO. With another major than ours only `major` and `minor` hold. The acceptor sends
-   * the first one: `side` is the path of its Unix socket, and `token` what this connection shows
-   * there. Once the connector has shown the token, it sends its HELLO with its identity. The
+   * the first one: `unix_path` is the path of its Unix socket, and `token` what this connection
+   * shows there. Once the connector has shown the token, it sends its HELLO with its identity. The
    * acceptor then sends a second one, with its own identity. */
   uint32_t major, minor;
   uint32_t role;
@@ -83,7 +83,7 @@ struct wire_message {
   uint64_t pid;
   char host[WIRE_HOST_MAX + 1];
   char library[WIRE_LIBRARY_MAX + 1];
-  char side[WIRE_SIDE_MAX + 1];
+  char unix_path[WIRE_UNIX_PATH_MAX + 1];
   uint8_t token[WIRE_TOKEN_BYTES];
   bool has_token;
 
@@ -100,7 +100,7 @@ struct wire_message {
    * bytes. */
   const uint8_t *blob; /* decoded: points into the frame */
   uint32_t blob_length;
-  uint32_t fd_count; /* descriptors that come by the side-socket under fd_id */
+  uint32_t fd_count; /* descriptors that come by the Unix socket under fd_id */
   uint64_t fd_id;
 
   uint32_t region_id;     /* REGION, TAKEN, WITHDRAW: from 1 on */
@@ -142,7 +142,7 @@ enum wire_key {
   WIRE_KEY_HOST = 5,
   WIRE_KEY_PID = 6,
   WIRE_KEY_LIBRARY = 8,
-  WIRE_KEY_SIDE = 9,
+  WIRE_KEY_UNIX_PATH = 9,
   WIRE_KEY_TOKEN = 10,
   WIRE_KEY_STREAM = 16,
   WIRE_KEY_TERMS = 17, /* map of text to text, as are params */

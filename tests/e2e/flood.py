@@ -6,7 +6,7 @@
         connect   connections that end at once
         half      connections that say half a frame, and stay
         join      a HELLO and a JOIN that show no user
-        side      connections to every side-socket of the host
+        side      connections to every Unix socket of the host
 
 All of them in turn, without a KIND. Says "flooding" on stderr after the first hundred. What only the
 server's own user can do has to be named:
@@ -27,7 +27,7 @@ JOIN = b"\xa4\0\x0c\x11\xa0\x12\xa0\x13\x40"
 FRAMES = b"".join(len(body).to_bytes(4, "big") + body for body in (HELLO, JOIN))
 
 
-# The side-socket's path and the token, in the server's HELLO.
+# The Unix socket's path and the token, in the server's HELLO.
 SIDE = re.compile(rb"\x09(?:[\x60-\x77]|\x78.)(/[ -~]+/s)\x0a\x50(.{16})", re.DOTALL)
 SO_NETNS_COOKIE = 71
 LINGER_S = 3600
@@ -38,7 +38,7 @@ def place(address):
 
 
 def claimed(port):
-    """A connection, and its side-socket."""
+    """A connection, and its Unix socket."""
     connection = connect(port)
     hello = b""
     while not (found := SIDE.search(hello)):

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A node's control channel with peers that say anything, in any order: two that come, which pass
- * real descriptors by the side-socket, and one that is connected to. What the node answers is
+ * real descriptors by the Unix socket, and one that is connected to. What the node answers is
  * said in between. A peer comes once and goes once; regions and their answers come only of one
  * that has joined, within the limits; every descriptor is closed in the end.
  */
@@ -340,14 +340,14 @@ static void say_hello(struct end *end)
   say_frame(end);
 }
 
-/* By the side-socket, until the node has answered there, or will not. */
+/* By the Unix socket, until the node has answered there, or will not. */
 static void claim(struct end *end)
 {
   struct unix_claim own, answer;
   uint32_t uid = 0;
   if (!hear_frame(end) || !message.has_token)
     return;
-  end->side = unix_connect(message.side, false, &uid);
+  end->side = unix_connect(message.unix_path, false, &uid);
   if (end->side < 0)
     return;
   struct pollfd wait = {.fd = end->side, .events = POLLIN};
@@ -398,7 +398,7 @@ static struct end be_found(void)
   end.fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
   REQUIRE(end.fd >= 0);
   close(listener);
-  say_hello(&end); /* the first has no side-socket; the second its identity */
+  say_hello(&end); /* the first has no Unix socket; the second its identity */
   say_hello(&end);
   return end;
 }

@@ -573,7 +573,7 @@ static void test_not_a_receiver(void **state)
   close(listener);
 }
 
-/* ---- The side-socket ------------------------------------------------------------------------ */
+/* ---- The Unix socket ------------------------------------------------------------------------ */
 
 static int side_guest(const char *path)
 {
@@ -592,7 +592,7 @@ static int side_sender(struct scene *scene, int *side)
 
   assert_true(plain_receive(fd, &got));
   assert_true(got.has_token);
-  *side = side_guest(got.side);
+  *side = side_guest(got.unix_path);
   assert_int_equal(unix_claim_make(fd, true, got.token, &claim), 0);
   assert_int_equal(unix_send_claim(*side, &claim), 0);
   assert_true(plain_readable(*side));
@@ -717,7 +717,7 @@ static void test_side_flood(void **state)
   while (unix_send_fds(side, &batch) == 0 && batch.id < 1000);
   say_of(fd, WIRE_FINISH, "spare");
   end_wait(scene.receiver, SEEN_FINISH, scene.spare, 0);
-  descriptors_wait(opened + 4 * SIDE_QUEUE + 8);
+  descriptors_wait(opened + 4 * FD_CHANNEL_QUEUE + 8);
   close(side);
   close(fd);
   end_wait(scene.receiver, SEEN_FAIL, scene.spare, 0);
@@ -738,7 +738,7 @@ static void test_side_guests(void **state)
   assert_true(plain_receive(fd, &got));
   int count = 0;
   while (count < GUESTS)
-    guests[count++] = side_guest(got.side);
+    guests[count++] = side_guest(got.unix_path);
   for (int i = 0; i < count; i++) {
     assert_true(plain_closed(guests[i]));
     close(guests[i]);

@@ -84,7 +84,7 @@ static void test_claim_of_another_connection(void **state)
 
   (void)state;
   assert_true(plain_receive(fd, &got));
-  int side = unix_connect(got.side, false, &uid);
+  int side = unix_connect(got.unix_path, false, &uid);
   assert_true(side >= 0);
   assert_int_equal(unix_claim_make(other, true, got.token, &claim), 0);
   assert_int_equal(unix_send_claim(side, &claim), 0);
@@ -180,9 +180,9 @@ static void test_another_user_is_kept_out(void **state)
   int fd = plain_connect(control_port(receiver->control));
   assert_true(plain_receive(fd, &got));
   become(NOBODY);
-  int refused = unix_connect(got.side, false, &uid);
+  int refused = unix_connect(got.unix_path, false, &uid);
   struct sockaddr_un address = {.sun_family = AF_UNIX};
-  snprintf(address.sun_path, sizeof(address.sun_path), "%s", got.side);
+  snprintf(address.sun_path, sizeof(address.sun_path), "%s", got.unix_path);
   int side = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
   int rc = connect(side, (struct sockaddr *)&address, sizeof(address)) < 0 ? -errno : 0;
   become(0);
@@ -198,7 +198,7 @@ static void test_another_user_is_kept_out(void **state)
 static void test_another_user_at_the_socket(void **state)
 {
   void *in;
-  char folder[WIRE_SIDE_MAX + 1];
+  char folder[WIRE_UNIX_PATH_MAX + 1];
 
   (void)state;
   if (geteuid() != 0)
@@ -206,12 +206,12 @@ static void test_another_user_at_the_socket(void **state)
   struct end *receiver = receiver_open("a", &in);
   int fd = plain_connect(control_port(receiver->control));
   assert_true(plain_receive(fd, &got));
-  snprintf(folder, sizeof(folder), "%s", got.side);
+  snprintf(folder, sizeof(folder), "%s", got.unix_path);
   *strrchr(folder, '/') = '\0';
   assert_int_equal(chmod(folder, 0755), 0);
-  assert_int_equal(chmod(got.side, 0777), 0);
+  assert_int_equal(chmod(got.unix_path, 0777), 0);
   struct sockaddr_un address = {.sun_family = AF_UNIX};
-  snprintf(address.sun_path, sizeof(address.sun_path), "%s", got.side);
+  snprintf(address.sun_path, sizeof(address.sun_path), "%s", got.unix_path);
   int side = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
   become(NOBODY);
   int rc = connect(side, (struct sockaddr *)&address, sizeof(address));
@@ -240,8 +240,8 @@ static void test_another_user_is_let_in(void **state)
   int fd = plain_connect(control_port(receiver->control));
   assert_true(plain_receive(fd, &got));
   become(NOBODY);
-  int refused = unix_connect(got.side, false, &uid);
-  int side = unix_connect(got.side, true, &uid);
+  int refused = unix_connect(got.unix_path, false, &uid);
+  int side = unix_connect(got.unix_path, true, &uid);
   become(0);
   assert_int_equal(refused, -EACCES);
   assert_true(side >= 0);
@@ -275,7 +275,7 @@ static void test_receiver_of_another_user(void **state)
   assert_int_equal(end_connect(sender, port), 0);
   int fd = accept(listener, NULL, NULL);
   hello_of(&say, WIRE_RECEIVER);
-  snprintf(say.side, sizeof(say.side), "%s", theirs.path);
+  snprintf(say.unix_path, sizeof(say.unix_path), "%s", theirs.path);
   say.has_token = true;
   plain_send(fd, &say);
   struct seen seen = end_wait(sender, SEEN_FAIL, out, 0);
@@ -287,9 +287,9 @@ static void test_receiver_of_another_user(void **state)
   unix_unlisten(&theirs);
 }
 
-/* ---- A side-socket that is closed without an answer ------------------------------- */
+/* ---- A Unix socket that is closed without an answer ------------------------------- */
 
-/* Says HELLO as a receiver does, and closes the side-socket on whoever comes. */
+/* Says HELLO as a receiver does, and closes the Unix socket on whoever comes. */
 static int turn_away(int listener, const struct unix_listener *ours)
 {
   uint32_t uid;
@@ -298,7 +298,7 @@ static int turn_away(int listener, const struct unix_listener *ours)
   int fd = accept(listener, NULL, NULL);
   assert_true(fd >= 0);
   hello_of(&say, WIRE_RECEIVER);
-  snprintf(say.side, sizeof(say.side), "%s", ours->path);
+  snprintf(say.unix_path, sizeof(say.unix_path), "%s", ours->path);
   say.has_token = true;
   plain_send(fd, &say);
   assert_true(plain_readable(ours->fd));
@@ -352,7 +352,7 @@ static void close_briefly(int fd)
   setitimer(ITIMER_REAL, &never, NULL);
 }
 
-/* A connection that has not said HELLO, and one to the side-socket. */
+/* A connection that has not said HELLO, and one to the Unix socket. */
 static int side_open(uint16_t port, bool claims, int *side)
 {
   struct unix_claim claim;
@@ -360,7 +360,7 @@ static int side_open(uint16_t port, bool claims, int *side)
   int fd = plain_connect(port);
 
   assert_true(plain_receive(fd, &got));
-  *side = unix_connect(got.side, false, &uid);
+  *side = unix_connect(got.unix_path, false, &uid);
   assert_true(*side >= 0);
   assert_int_equal(unix_claim_make(fd, true, got.token, &claim), 0);
   if (claims)
@@ -457,7 +457,7 @@ static void test_closes_that_are_held_up(void **state)
   assert_int_equal(got.type, WIRE_BYE);
   assert_non_null(strstr(got.text, "accepts no descriptors"));
   int late = side_open(port, true, &guest);
-  log_wait("refusing connections to the side-socket");
+  log_wait("refusing connections to the Unix socket");
   assert_int_equal(control_beat(sender->control, out, &totals), 0);
   end_wait(receiver, SEEN_BEAT, in, 0);
 
@@ -490,7 +490,7 @@ static void test_guests_make_room(void **state)
   int fd = plain_connect(port);
   assert_true(plain_receive(fd, &got));
   for (int i = 0; i < GUESTS; i++)
-    assert_true((guests[i] = unix_connect(got.side, false, &uid)) >= 0);
+    assert_true((guests[i] = unix_connect(got.unix_path, false, &uid)) >= 0);
   end_stream(sender, "a", true, NULL);
   assert_int_equal(end_connect(sender, port), 0);
   end_wait(receiver, SEEN_PEER, in, 0);
@@ -504,16 +504,16 @@ static void test_guests_make_room(void **state)
 
 /* ---- The folder ------------------------------------------------------------------- */
 
-static void folder_of(const struct unix_listener *listener, char folder[WIRE_SIDE_MAX + 1])
+static void folder_of(const struct unix_listener *listener, char folder[WIRE_UNIX_PATH_MAX + 1])
 {
-  snprintf(folder, WIRE_SIDE_MAX + 1, "%s", listener->path);
+  snprintf(folder, WIRE_UNIX_PATH_MAX + 1, "%s", listener->path);
   *strrchr(folder, '/') = '\0';
 }
 
 static void test_folder_is_private_and_goes(void **state)
 {
   struct unix_listener listener;
-  char folder[WIRE_SIDE_MAX + 1];
+  char folder[WIRE_UNIX_PATH_MAX + 1];
   struct stat is;
 
   (void)state;
@@ -530,8 +530,8 @@ static void test_folder_is_private_and_goes(void **state)
 static void test_folders_of_the_dead(void **state)
 {
   struct unix_listener dead, alive, next;
-  char dead_folder[WIRE_SIDE_MAX + 1], alive_folder[WIRE_SIDE_MAX + 1];
-  char other[] = "/tmp/penstock-other-XXXXXX"; /* private and empty, and no side-socket's */
+  char dead_folder[WIRE_UNIX_PATH_MAX + 1], alive_folder[WIRE_UNIX_PATH_MAX + 1];
+  char other[] = "/tmp/penstock-other-XXXXXX"; /* private and empty, and no Unix socket's */
   struct stat is;
 
   (void)state;
@@ -571,7 +571,7 @@ static void test_folder_lies_in_the_runtime_folder(void **state)
   assert_int_equal(rmdir(runtime), 0);
 }
 
-/* A peer names the path: nothing is connected to but a side-socket in a private folder of ours. */
+/* A peer names the path: nothing is connected to but a Unix socket in a private folder of ours. */
 static void test_paths_that_are_none(void **state)
 {
   static const struct {

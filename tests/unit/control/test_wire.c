@@ -32,7 +32,7 @@ static void test_hello(void **state)
 {
   (void)state;
   hello_of(&said, WIRE_RECEIVER);
-  strcpy(said.side, "/tmp/penstock-0123/s");
+  strcpy(said.unix_path, "/tmp/penstock-0123/s");
   memset(said.token, 0xA5, sizeof(said.token));
   said.has_token = true;
   said.pid = UINT64_MAX;
@@ -43,7 +43,7 @@ static void test_hello(void **state)
   assert_true(heard.pid == UINT64_MAX);
   assert_string_equal(heard.host, said.host);
   assert_string_equal(heard.library, said.library);
-  assert_string_equal(heard.side, said.side);
+  assert_string_equal(heard.unix_path, said.unix_path);
   assert_memory_equal(heard.token, said.token, sizeof(said.token));
   assert_true(heard.has_token && heard.has_identity);
 }
@@ -363,7 +363,7 @@ static void test_truncations(void **state)
 
   (void)state;
   hello_of(&said, WIRE_SENDER);
-  strcpy(said.side, "s");
+  strcpy(said.unix_path, "s");
   assert_int_equal(wire_encode(&said, frame, sizeof(frame), &length), 0);
   for (size_t n = 0; n < length - 4; n++)
     assert_int_equal(wire_decode(frame + 4, n, &heard, why), -EPROTO);

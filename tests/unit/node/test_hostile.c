@@ -95,7 +95,7 @@ static int dial_shown(uint16_t port, int *side)
 
   assert_true(hear(fd));
   assert_int_equal(heard.type, WIRE_HELLO);
-  *side = answered.fd = unix_connect(heard.side, false, &uid);
+  *side = answered.fd = unix_connect(heard.unix_path, false, &uid);
   assert_true(*side >= 0);
   assert_int_equal(unix_claim_make(fd, true, heard.token, &claim), 0);
   assert_int_equal(unix_send_claim(*side, &claim), 0);
