@@ -252,9 +252,9 @@ static void adapter_check_reads(struct doctor *doctor)
 static bool adapter_carries_frames(const struct doctor *doctor, const struct host_rdma *rdma,
                                    const struct host_rdma_port *port)
 {
-  for (size_t i = 0; i < doctor->wish.frame_device_count; i++)
-    if (strcmp(doctor->wish.frame_devices[i], rdma->pci) == 0 ||
-        strcmp(doctor->wish.frame_devices[i], port->netdev) == 0)
+  for (size_t i = 0; i < doctor->required.frame_device_count; i++)
+    if (strcmp(doctor->required.frame_devices[i], rdma->pci) == 0 ||
+        strcmp(doctor->required.frame_devices[i], port->netdev) == 0)
       return true;
   return false;
 }
@@ -269,7 +269,7 @@ static void adapter_look_at_link_type(struct doctor *doctor, const struct host_r
   const bool carries_frames = adapter_carries_frames(doctor, rdma, port);
 
   if (doctor_is_soft(rdma) ||
-      (doctor->wish.file && !carries_frames && !doctor_is_asked(doctor, NEED_RDMA)))
+      (doctor->required.file && !carries_frames && !doctor_is_asked(doctor, NEED_RDMA)))
     return;
   if (!port->is_ethernet && carries_frames) {
     finding.verdict = DOCTOR_FAILS;
@@ -307,7 +307,7 @@ static void adapter_look_at_state(struct doctor *doctor, const struct host_rdma 
 
   (void)rdma;
   if (strcmp(port->state, "ACTIVE") != 0) {
-    finding.verdict = adapter_any_is_active(doctor) && doctor->wish.device_count == 0
+    finding.verdict = adapter_any_is_active(doctor) && doctor->required.device_count == 0
                           ? DOCTOR_WARNING
                           : DOCTOR_FAILS;
     if (!port->is_ethernet && strcmp(port->state, "INIT") == 0)

@@ -39,7 +39,7 @@ static uint32_t doctor_has(const struct doctor *doctor)
 static bool doctor_runs(const struct doctor *doctor, const struct doctor_check *check,
                         const char *area)
 {
-  uint32_t asked = doctor->wish.file ? doctor->wish.needs : ~0u;
+  uint32_t asked = doctor->required.file ? doctor->required.needs : ~0u;
 
   /* Ports of the transport ethernet may be RDMA devices, too. */
   if (strcmp(check->id, "link-type") == 0 && (asked & NEED_DPDK) != 0)
@@ -50,7 +50,7 @@ static bool doctor_runs(const struct doctor *doctor, const struct doctor_check *
   if ((check->needs & NEED_PINNED) != 0 && doctor->rdmas.count == 0)
     return false;
   /* A stream needs no check of the area `time`, and none of a device that it does not name. */
-  if (doctor->wish.file && check->needs == 0 && strcmp(check->area, "host") != 0 &&
+  if (doctor->required.file && check->needs == 0 && strcmp(check->area, "host") != 0 &&
       !(strcmp(check->area, "igpu") == 0 && doctor_is_asked(doctor, NEED_IGPU)) &&
       !(strcmp(check->id, "adapter-driver") == 0 && doctor_is_asked(doctor, NEED_RDMA)))
     return false;
@@ -107,13 +107,13 @@ static void doctor_add_unnamed(struct doctor *doctor, const char *area)
 
   if (doctor->rdmas.count == 0 || (area && strcmp(area, "adapter") != 0))
     return;
-  for (size_t i = 0; i < doctor->wish.device_count; i++) {
+  for (size_t i = 0; i < doctor->required.device_count; i++) {
     const struct doctor_finding finding = {.verdict = DOCTOR_ABSENT,
-                                           .subject = doctor->wish.devices[i],
+                                           .subject = doctor->required.devices[i],
                                            .where = "sys/class/infiniband",
                                            .remedy =
                                                "`penstock plugins verbs_rc` lists the devices"};
-    if (doctor_has_rdma(doctor, doctor->wish.devices[i]))
+    if (doctor_has_rdma(doctor, doctor->required.devices[i]))
       continue;
     doctor->check = &check;
     doctor_add(doctor, &finding, "no RDMA device has this name or address");
@@ -167,9 +167,9 @@ static void doctor_print(FILE *to, const struct doctor *doctor, bool is_quiet, b
       doctor_print_finding(to, finding, in_full);
     }
   }
-  if (doctor->rdmas.count == 0 && !doctor->wish.file)
+  if (doctor->rdmas.count == 0 && !doctor->required.file)
     fprintf(to, "no RDMA adapter is here: streams use loopback, udp, ethernet or ucx\n");
-  if (doctor->gpus.count == 0 && !doctor->wish.file)
+  if (doctor->gpus.count == 0 && !doctor->required.file)
     fprintf(to, "no GPU of NVIDIA is here: streams use memory host\n");
   fprintf(to, "ok %u, warning %u, fails %u, cannot tell %u, not here %u\n", counts[DOCTOR_OK],
           counts[DOCTOR_WARNING], counts[DOCTOR_FAILS], counts[DOCTOR_UNKNOWN],
@@ -203,7 +203,7 @@ static struct json_object *doctor_json(const struct doctor *doctor, const char *
   struct json_object *object = json_object_new_object(), *counts = json_object_new_object();
 
   app_json_put_text(object, "root", root);
-  app_json_put_text(object, "for", doctor->wish.file);
+  app_json_put_text(object, "for", doctor->required.file);
   app_json_put_text(object, "area", area);
   for (int verdict = 0; verdict < DOCTOR_VERDICTS; verdict++) {
     uint64_t count = 0;
@@ -303,12 +303,12 @@ static bool doctor_is_area(const char *area)
 /* A card that the kernel's mlx5_core has needs no huge pages, as in the plugin's own choice. */
 static void doctor_ask_huge(struct doctor *doctor)
 {
-  struct doctor_wish *wish = &doctor->wish;
+  struct doctor_requirements *required = &doctor->required;
 
-  for (size_t i = 0; i < wish->port_count; i++) {
-    const struct host_pci *pci = host_pci_find(&doctor->pcis, wish->ports[i]);
+  for (size_t i = 0; i < required->port_count; i++) {
+    const struct host_pci *pci = host_pci_find(&doctor->pcis, required->ports[i]);
     if (!pci || strcmp(pci->driver, "mlx5_core") != 0)
-      doctor_wish_add_huge(wish);
+      doctor_requirements_add_huge(required);
   }
 }
 
@@ -351,8 +351,8 @@ static int doctor_run(const struct command *command, const struct arguments *arg
     return PST_EXIT_USAGE;
   }
   app_log_begin(arguments, PST_LOG_ERROR);
-  int rc = doctor_read_wish(&doctor.wish, own[DOCTOR_FOR], arguments->plugin_paths,
-                            arguments->plugin_path_count);
+  int rc = doctor_requirements_read(&doctor.required, own[DOCTOR_FOR], arguments->plugin_paths,
+                                    arguments->plugin_path_count);
   if (rc != 0)
     return rc;
   if (!(doctor.host = host_open(arguments->topo[TOPO_ROOT], why))) {

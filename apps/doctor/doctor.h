@@ -7,9 +7,9 @@
 #include "host/network.h"
 #include "host/pci.h"
 #include "host/rdma.h"
+#include "requirements.h"
 #include "topo/distance.h"
 #include "verdict.h"
-#include "wish.h"
 
 /* Texts are copied; NULL: none. */
 struct doctor_finding {
@@ -31,7 +31,7 @@ struct doctor {
   struct host_rdmas rdmas;
   struct host_gpus gpus;
   struct host_network network;
-  struct doctor_wish wish;
+  struct doctor_requirements required;
   const struct doctor_check *check; /* that runs */
   struct doctor_finding *findings;
   size_t count;

@@ -44,7 +44,7 @@ bool doctor_is_soft(const struct host_rdma *rdma)
 
 bool doctor_is_asked(const struct doctor *doctor, uint32_t need)
 {
-  return (doctor->wish.needs & need) != 0;
+  return (doctor->required.needs & need) != 0;
 }
 
 /* Does a stream's option `device` name it: the device, a network device of a port, or an address?
@@ -65,10 +65,10 @@ static bool findings_is_named(const struct doctor *doctor, const struct host_rdm
 
 bool doctor_wants_rdma(const struct doctor *doctor, const struct host_rdma *rdma)
 {
-  for (size_t i = 0; i < doctor->wish.device_count; i++)
-    if (findings_is_named(doctor, rdma, doctor->wish.devices[i]))
+  for (size_t i = 0; i < doctor->required.device_count; i++)
+    if (findings_is_named(doctor, rdma, doctor->required.devices[i]))
       return true;
-  return doctor->wish.device_count == 0;
+  return doctor->required.device_count == 0;
 }
 
 bool doctor_has_rdma(const struct doctor *doctor, const char *name)

@@ -85,13 +85,13 @@ static uint64_t gpu_rings(const struct doctor *doctor, const struct host_gpu *gp
 {
   uint64_t bytes = 0;
 
-  for (size_t i = 0; i < doctor->wish.gpu_count; i++) {
-    const char *device = doctor->wish.gpus[i].device;
+  for (size_t i = 0; i < doctor->required.gpu_count; i++) {
+    const char *device = doctor->required.gpus[i].device;
     const struct host_pci *pci = host_pci_find(&doctor->pcis, device);
     const bool by_index = strspn(device, "0123456789") == strlen(device);
     if (by_index ? gpu->index == atoi(device)
                  : (pci && strcmp(pci->address, gpu->pci) == 0) || strcmp(device, gpu->uuid) == 0)
-      bytes += doctor->wish.gpus[i].bytes;
+      bytes += doctor->required.gpus[i].bytes;
   }
   return bytes;
 }

@@ -134,7 +134,7 @@ static void host_check_huge_pages(struct doctor *doctor)
   const uint64_t free_pages = host_check_field(doctor, "proc/meminfo", "HugePages_Free"),
                  total = host_check_field(doctor, "proc/meminfo", "HugePages_Total"),
                  size = 1024 * host_check_field(doctor, "proc/meminfo", "Hugepagesize"),
-                 wanted = doctor->wish.huge_bytes;
+                 wanted = doctor->required.huge_bytes;
   struct doctor_finding finding = {.where = "proc/meminfo", .is_lost = true};
   char remedy[160];
 
@@ -168,7 +168,7 @@ static bool host_check_may_lock_all(struct doctor *doctor)
 static void host_check_memlock(struct doctor *doctor)
 {
   const uint64_t wanted =
-      doctor->wish.pinned_bytes > PINNED_LEAST ? doctor->wish.pinned_bytes : PINNED_LEAST;
+      doctor->required.pinned_bytes > PINNED_LEAST ? doctor->required.pinned_bytes : PINNED_LEAST;
   struct doctor_finding finding = {.where = "proc/self/limits"};
   char value[128], soft[32] = "";
 
@@ -332,19 +332,19 @@ static bool host_look_at_cpu(struct doctor *doctor, unsigned cpu, const char *is
   if (online && !host_check_has_cpu(online, cpu)) {
     finding.verdict = DOCTOR_FAILS;
     finding.where = "sys/devices/system/cpu/online";
-    snprintf(remedy, sizeof(remedy), "write CPUs of %s at %s", online, doctor->wish.cpus_at);
+    snprintf(remedy, sizeof(remedy), "write CPUs of %s at %s", online, doctor->required.cpus_at);
     doctor_add(doctor, &finding, "CPU %u of threads.cpus is not online", cpu);
   } else if (own && !host_check_has_cpu(own, cpu)) {
     finding.verdict = DOCTOR_FAILS;
     finding.where = "sys/fs/cgroup/cpuset.cpus.effective";
     snprintf(remedy, sizeof(remedy),
              "write CPUs of %s at %s, or start the container with that CPU (--cpuset-cpus)", own,
-             doctor->wish.cpus_at);
+             doctor->required.cpus_at);
     doctor_add(doctor, &finding, "CPU %u of threads.cpus is not one of this control group", cpu);
   } else if (isolated && isolated[0] != '\0' && !host_check_has_cpu(isolated, cpu)) {
     finding.verdict = DOCTOR_WARNING;
     snprintf(remedy, sizeof(remedy), "write isolated CPUs, which are %s, at %s", isolated,
-             doctor->wish.cpus_at);
+             doctor->required.cpus_at);
     doctor_add(doctor, &finding, "CPU %u of threads.cpus is not isolated", cpu);
   } else {
     return false;
@@ -358,8 +358,8 @@ static void host_check_isolation(struct doctor *doctor)
   char allowed[256] = "all";
   struct doctor_finding finding = {.where = "sys/devices/system/cpu/isolated"};
 
-  for (size_t i = 0; i < doctor->wish.cpu_count; i++)
-    if (host_look_at_cpu(doctor, doctor->wish.cpus[i], isolated))
+  for (size_t i = 0; i < doctor->required.cpu_count; i++)
+    if (host_look_at_cpu(doctor, doctor->required.cpus[i], isolated))
       return;
   host_field(doctor->host, "proc/self/status", "Cpus_allowed_list", allowed, sizeof(allowed));
   doctor_add(doctor, &finding, "isolated CPUs: %s; this process may run on %s",
@@ -407,7 +407,7 @@ static void host_check_container(struct doctor *doctor)
   if (host_check_is_version_1(doctor, "memory", "its memory"))
     return;
   const uint64_t limit = host_check_group_most(doctor, "memory.max", host_check_limit_bytes);
-  if (limit != 0 && limit < 2 * doctor->wish.pinned_bytes + PINNED_LEAST) {
+  if (limit != 0 && limit < 2 * doctor->required.pinned_bytes + PINNED_LEAST) {
     finding.verdict = DOCTOR_FAILS;
     finding.where = "sys/fs/cgroup/memory.max";
     finding.remedy = "raise resources.limits.memory of the pod, or --memory of the container";
@@ -424,7 +424,7 @@ static void host_check_container(struct doctor *doctor)
  * that polls uses a whole CPU, so it is stopped in each. */
 static void host_check_quota(struct doctor *doctor)
 {
-  const unsigned threads = doctor->wish.stream_count > 0 ? doctor->wish.stream_count : 1;
+  const unsigned threads = doctor->required.stream_count > 0 ? doctor->required.stream_count : 1;
   struct doctor_finding finding = {.where = "sys/fs/cgroup/cpu.max"};
 
   if (host_check_is_version_1(doctor, "cpu", "its CPU time"))

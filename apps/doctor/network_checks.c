@@ -108,8 +108,8 @@ static const struct host_link *network_vlan_on(const struct doctor *doctor,
     const struct host_link *link = &doctor->network.links[i];
     if (strcmp(link->kind, "vlan") != 0 || strcmp(link->on, port->name) != 0)
       continue;
-    for (size_t k = 0; k < doctor->wish.device_count; k++)
-      if (strcmp(doctor->wish.devices[k], link->name) == 0)
+    for (size_t k = 0; k < doctor->required.device_count; k++)
+      if (strcmp(doctor->required.devices[k], link->name) == 0)
         return link;
     found = found ? found : link;
   }
@@ -174,8 +174,8 @@ static void network_look_at_priority(struct doctor *doctor, const struct host_li
 
   if (doctor_is_soft(rdma) || port->pfc <= 0)
     return; /* flow-control says so */
-  for (size_t i = 0; i < doctor->wish.class_count; i++) {
-    const struct doctor_class *class = &doctor->wish.classes[i];
+  for (size_t i = 0; i < doctor->required.class_count; i++) {
+    const struct doctor_class *class = &doctor->required.classes[i];
     const unsigned priority = network_priority(port, vlan, class);
     if ((port->pfc >> priority & 1) != 0)
       continue;
@@ -192,7 +192,7 @@ static void network_look_at_priority(struct doctor *doctor, const struct host_li
              port->trusts_dscp ? "the DSCP (traffic_class / 4)"
              : vlan            ? "the VLAN's tag"
                                : "nothing",
-             doctor->wish.class_count > 0 ? ", one with flow control" : "");
+             doctor->required.class_count > 0 ? ", one with flow control" : "");
 }
 
 static void network_check_priority(struct doctor *doctor)
@@ -357,20 +357,20 @@ static void network_look_at_route(struct doctor *doctor, const struct host_route
   *found = true;
   host_number(doctor->host, &system, "proc/sys/net/ipv4/ip_default_ttl");
   const bool is_six = strchr(route->to, ':') != NULL;
-  const long long limit = peer && doctor->wish.hop_limit ? (long long)doctor->wish.hop_limit
-                          : route->hop_limit > 0         ? route->hop_limit
-                          : is_six                       ? 64
-                                                         : (long long)system;
+  const long long limit = peer && doctor->required.hop_limit ? (long long)doctor->required.hop_limit
+                          : route->hop_limit > 0             ? route->hop_limit
+                          : is_six                           ? 64
+                                                             : (long long)system;
   if (limit < 2) {
     finding.verdict = DOCTOR_FAILS;
-    if (peer && doctor->wish.hop_limit)
+    if (peer && doctor->required.hop_limit)
       snprintf(remedy, sizeof(remedy), "remove hop_limit at %s, or set 64",
-               doctor->wish.hop_limit_at);
+               doctor->required.hop_limit_at);
     else if (route->hop_limit > 0)
       network_route_remedy(route, remedy, sizeof(remedy));
     else
       snprintf(remedy, sizeof(remedy), "sudo sysctl net.ipv4.ip_default_ttl=64");
-    finding.is_lost = !(peer && doctor->wish.hop_limit);
+    finding.is_lost = !(peer && doctor->required.hop_limit);
     finding.remedy = remedy;
   }
   if (limit < 2)
@@ -390,12 +390,13 @@ static void network_check_hops(struct doctor *doctor)
 
   if (network_is_unknown(doctor, "routes"))
     return;
-  for (size_t i = 0; i < doctor->wish.peer_count; i++)
-    if (!network_is_named(doctor, doctor->wish.peers[i]))
-      network_look_at_route(doctor, host_route_to(&doctor->network, doctor->wish.peers[i]),
-                            doctor->wish.peers[i], &found);
+  for (size_t i = 0; i < doctor->required.peer_count; i++)
+    if (!network_is_named(doctor, doctor->required.peers[i]))
+      network_look_at_route(doctor, host_route_to(&doctor->network, doctor->required.peers[i]),
+                            doctor->required.peers[i], &found);
   for (size_t i = 0;
-       i < doctor->network.route_count && (!doctor->wish.file || doctor->wish.asks_routes); i++)
+       i < doctor->network.route_count && (!doctor->required.file || doctor->required.asks_routes);
+       i++)
     network_look_at_route(doctor, &doctor->network.routes[i], NULL, &found);
   for (size_t i = 0; i < doctor->count; i++)
     if (strcmp(doctor->findings[i].check, "hop-limit") == 0)

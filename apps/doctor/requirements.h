@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What `penstock doctor --for FILE` asks of a machine. */
-#ifndef APP_DOCTOR_WISH_H
-#define APP_DOCTOR_WISH_H
+/* What the streams of `penstock doctor --for FILE` require of the machine. */
+#ifndef APP_DOCTOR_REQUIREMENTS_H
+#define APP_DOCTOR_REQUIREMENTS_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-/* What `--for FILE` asks for: bits of what a check is about, too. */
+/* What a stream requires. A check has such bits, too: it runs if a stream requires one of them. */
 enum doctor_need {
   NEED_RDMA = 1u << 0, /* an RDMA device */
   NEED_GPU = 1u << 1,  /* a GPU of NVIDIA */
@@ -34,7 +34,7 @@ struct doctor_gpu_rings {
   uint64_t bytes;
 };
 
-struct doctor_wish {
+struct doctor_requirements {
   const char *file; /* NULL: everything that this machine has */
   uint32_t needs;
   uint64_t pinned_bytes; /* of the rings at one end, the largest */
@@ -61,12 +61,12 @@ struct doctor_wish {
   unsigned stream_count;
 };
 
-/* Reads what the streams of a configuration ask for; file NULL: nothing. 0, or an exit status, with
- * what is wrong said. */
-int doctor_read_wish(struct doctor_wish *wish, const char *file, char const *const *plugin_paths,
-                     size_t count);
+/* Read what the streams of a configuration require; file NULL: nothing. 0, or an exit status after
+ * logging. */
+int doctor_requirements_read(struct doctor_requirements *required, const char *file,
+                             char const *const *plugin_paths, size_t count);
 
-/* The streams' rings and DPDK's own memory are in huge pages. */
-void doctor_wish_add_huge(struct doctor_wish *wish);
+/* Note that the streams' rings and DPDK's own memory are in huge pages. */
+void doctor_requirements_add_huge(struct doctor_requirements *required);
 
 #endif
