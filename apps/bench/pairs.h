@@ -12,7 +12,7 @@
 #include "environment.h"
 #include "exchange.h"
 #include "matrix.h"
-#include "meeting.h"
+#include "pair.h"
 #include "result_row.h"
 #include "schedule.h"
 

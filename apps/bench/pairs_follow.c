@@ -86,7 +86,7 @@ int bench_pairs_find_first(struct pairs *pairs, const char *trouble)
 static void bench_pairs_obey_meet(struct pairs *pairs, struct json_object *said,
                                   struct json_object *order)
 {
-  struct meeting meeting = {.endpoints = pairs->endpoints,
+  struct bench_pair pair = {.endpoints = pairs->endpoints,
                             .count = pairs->endpoint_count,
                             .token = pairs->token,
                             .goes_first = bench_link_number(said, "goes_first") == 1,
@@ -95,16 +95,16 @@ static void bench_pairs_obey_meet(struct pairs *pairs, struct json_object *said,
   char why[256];
 
   json_object_put(pairs->measured);
-  pairs->measured = meeting.rows = json_object_new_array();
+  pairs->measured = pair.rows = json_object_new_array();
   json_object_object_get_ex(said, "case", &c);
-  meeting.far = order;
-  if (bench_case_read(c, &meeting.c, why, sizeof(why)) < 0)
+  pair.far = order;
+  if (bench_case_read(c, &pair.c, why, sizeof(why)) < 0)
     app_log(PST_LOG_ERROR, "bench: rank 0 asks for an impossible measurement: %s", why);
   else
-    bench_meeting_hold(&meeting);
+    bench_pair_run(&pair);
   bench_link_send(pairs->to_first,
-                  bench_link_object("rows", json_object_new_int64(
-                                                (int64_t)json_object_array_length(meeting.rows))));
+                  bench_link_object(
+                      "rows", json_object_new_int64((int64_t)json_object_array_length(pair.rows))));
 }
 
 /* False: it was the last. */

@@ -20,7 +20,7 @@
 #include "util/printable.h"
 
 #define ANSWER_NS (10 * NS_PER_S) /* for what a rank only has to send */
-#define SLACK_NS (120 * NS_PER_S) /* of a meeting, beside what is measured: opening and failing */
+#define SLACK_NS (120 * NS_PER_S) /* of a pair, beside what is measured: opening and failing */
 #define LOOK_NS (50 * NS_PER_MS)
 #define MISSING_SHOWN 16
 
@@ -31,7 +31,7 @@ static void bench_pairs_note(struct pairs *pairs, const struct pst_error *error)
                                     error->exit_status != 0 ? error->exit_status : PST_EXIT_FAILED);
 }
 
-static uint64_t bench_pairs_meeting_ns(const struct pairs *pairs, uint64_t cases)
+static uint64_t bench_pairs_measure_ns(const struct pairs *pairs, uint64_t cases)
 {
   return cases * (pairs->plan->duration_ns + bench_plan_warmup(pairs->plan)) + SLACK_NS;
 }
@@ -415,7 +415,7 @@ static void bench_pairs_order(struct pairs *pairs, uint32_t number, uint32_t par
 static void bench_pairs_meet(struct pairs *pairs, uint32_t partner)
 {
   struct json_object *rows = json_object_new_array();
-  struct meeting meeting = {.endpoints = pairs->endpoints,
+  struct bench_pair pair = {.endpoints = pairs->endpoints,
                             .count = pairs->endpoint_count,
                             .far = pairs->ranks[partner].ends,
                             .c = pairs->c,
@@ -424,7 +424,7 @@ static void bench_pairs_meet(struct pairs *pairs, uint32_t partner)
                             .watch = pairs->ranks[partner].link,
                             .rows = rows};
 
-  bench_meeting_hold(&meeting);
+  bench_pair_run(&pair);
   for (size_t i = 0; i < json_object_array_length(rows); i++)
     bench_pairs_take_row(pairs, 0, partner, json_object_array_get_idx(rows, i));
   json_object_put(rows);
@@ -438,7 +438,7 @@ static uint64_t bench_pairs_round_ns(const struct pairs *pairs)
   for (uint32_t i = 0; i < pairs->exchange.ranks; i++)
     if (bench_pairs_ends_of(pairs, i) > most)
       most = bench_pairs_ends_of(pairs, i);
-  return bench_pairs_meeting_ns(pairs, 2 * most * most);
+  return bench_pairs_measure_ns(pairs, 2 * most * most);
 }
 
 static void bench_pairs_run_round(struct pairs *pairs)

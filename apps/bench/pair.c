@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A rank as the client of its partner, and as its server. */
-#include "meeting.h"
+#include "pair.h"
 
 #include <errno.h>
 #include <json-c/json.h>
@@ -17,7 +17,7 @@
 #define COME_NS (30 * NS_PER_S) /* for a partner that may fail to connect to an endpoint before */
 #define LOOK_NS (50 * NS_PER_MS)
 
-static void bench_meeting_note(struct bench_row *row, const struct pst_error *error)
+static void bench_pair_note(struct bench_row *row, const struct pst_error *error)
 {
   if (row->error[0] != '\0')
     return;
@@ -28,20 +28,20 @@ static void bench_meeting_note(struct bench_row *row, const struct pst_error *er
 }
 
 /* The partner's server at `where` is asked for one case. False: nothing else will succeed. */
-static bool bench_meeting_measure(const struct meeting *meeting, const struct bench_plan *plan,
-                                  const char *where, struct bench_row *row)
+static bool bench_pair_measure(const struct bench_pair *pair, const struct bench_plan *plan,
+                               const char *where, struct bench_row *row)
 {
   struct pst_error error = PST_ERROR_INIT;
   struct bench_setting setting = {.plan = plan};
   struct control_link *link = NULL;
 
-  snprintf(setting.token, sizeof(setting.token), "%s", meeting->token);
+  snprintf(setting.token, sizeof(setting.token), "%s", pair->token);
   int rc = bench_link_connect("bench", where, 0, &plan->access, plan->cpus[0], &link, &error);
   if (rc == 0)
     rc = bench_greet(link, plan, &setting, &error);
   bool goes_on = rc == 0;
   if (rc < 0)
-    bench_meeting_note(row, &error);
+    bench_pair_note(row, &error);
   else if (bench_run_with(link, plan, row))
     bench_link_send(link, bench_link_object("goodbye", json_object_new_boolean(true)));
   else
@@ -50,53 +50,52 @@ static bool bench_meeting_measure(const struct meeting *meeting, const struct be
   return goes_on;
 }
 
-static bool bench_meeting_run_case(struct meeting *meeting, uint32_t from, uint32_t to)
+static bool bench_pair_run_case(struct bench_pair *pair, uint32_t from, uint32_t to)
 {
-  const struct bench_plan *plan = &meeting->endpoints[from].plan;
-  const char *where = bench_link_text(json_object_array_get_idx(meeting->far, to), "address");
+  const struct bench_plan *plan = &pair->endpoints[from].plan;
+  const char *where = bench_link_text(json_object_array_get_idx(pair->far, to), "address");
   struct bench_row *row = calloc(1, sizeof(*row));
 
   if (!row)
     return false;
-  row->c = meeting->c;
+  row->c = pair->c;
   row->cpu_share = -1;
   bench_case_make_token(row->c.token);
-  const bool goes_on =
-      bench_pin(plan->cpus[0]) == 0 && bench_meeting_measure(meeting, plan, where, row);
+  const bool goes_on = bench_pin(plan->cpus[0]) == 0 && bench_pair_measure(pair, plan, where, row);
   struct json_object *object = bench_link_object("from", json_object_new_int((int)from));
   json_object_object_add(object, "to", json_object_new_int((int)to));
   json_object_object_add(object, "row", bench_row_json(row, 0));
-  json_object_array_add(meeting->rows, object);
+  json_object_array_add(pair->rows, object);
   free(row);
   return goes_on && !app_signals_stop();
 }
 
 /* The partner has died, or rank 0 has. */
-static bool bench_meeting_is_over(const struct meeting *meeting)
+static bool bench_pair_is_over(const struct bench_pair *pair)
 {
-  return app_signals_stop() || bench_link_look(meeting->watch) != 0;
+  return app_signals_stop() || bench_link_look(pair->watch) != 0;
 }
 
-static void bench_meeting_be_client(struct meeting *meeting)
+static void bench_pair_be_client(struct bench_pair *pair)
 {
-  const uint32_t far = (uint32_t)json_object_array_length(meeting->far);
+  const uint32_t far = (uint32_t)json_object_array_length(pair->far);
 
-  for (uint32_t from = 0; from < meeting->count; from++)
+  for (uint32_t from = 0; from < pair->count; from++)
     for (uint32_t to = 0; to < far; to++)
-      if (bench_meeting_is_over(meeting) || !bench_meeting_run_case(meeting, from, to))
+      if (bench_pair_is_over(pair) || !bench_pair_run_case(pair, from, to))
         return;
 }
 
 /* One client that shows the token. False: it has not come, or has died. */
-static bool bench_meeting_serve_one(const struct meeting *meeting, struct endpoint *endpoint)
+static bool bench_pair_serve_one(const struct bench_pair *pair, struct endpoint *endpoint)
 {
   const uint64_t until_ns = app_now_ns() + COME_NS;
 
-  while (!bench_meeting_is_over(meeting) && app_now_ns() < until_ns) {
+  while (!bench_pair_is_over(pair) && app_now_ns() < until_ns) {
     struct control_link *link;
     if (bench_link_take(&endpoint->server, LOOK_NS, &link) < 0)
       continue;
-    int rc = bench_serve(link, &endpoint->plan, meeting->token, 0, endpoint->plan.cpus[0]);
+    int rc = bench_serve(link, &endpoint->plan, pair->token, 0, endpoint->plan.cpus[0]);
     bench_link_close(link);
     if (rc != -EACCES) /* else a stranger */
       return rc == 0;
@@ -105,24 +104,24 @@ static bool bench_meeting_serve_one(const struct meeting *meeting, struct endpoi
 }
 
 /* In the order in which the partner asks. False: it has not asked for all. */
-static bool bench_meeting_be_server(struct meeting *meeting)
+static bool bench_pair_be_server(struct bench_pair *pair)
 {
-  const uint32_t far = (uint32_t)json_object_array_length(meeting->far);
+  const uint32_t far = (uint32_t)json_object_array_length(pair->far);
 
   for (uint32_t from = 0; from < far; from++) {
-    for (uint32_t to = 0; to < meeting->count; to++) {
-      struct endpoint *endpoint = &meeting->endpoints[to];
-      if (bench_pin(endpoint->plan.cpus[0]) < 0 || !bench_meeting_serve_one(meeting, endpoint))
+    for (uint32_t to = 0; to < pair->count; to++) {
+      struct endpoint *endpoint = &pair->endpoints[to];
+      if (bench_pin(endpoint->plan.cpus[0]) < 0 || !bench_pair_serve_one(pair, endpoint))
         return false;
     }
   }
   return true;
 }
 
-void bench_meeting_hold(struct meeting *meeting)
+void bench_pair_run(struct bench_pair *pair)
 {
-  if (meeting->goes_first)
-    bench_meeting_be_client(meeting);
-  if (bench_meeting_be_server(meeting) && !meeting->goes_first)
-    bench_meeting_be_client(meeting);
+  if (pair->goes_first)
+    bench_pair_be_client(pair);
+  if (bench_pair_be_server(pair) && !pair->goes_first)
+    bench_pair_be_client(pair);
 }

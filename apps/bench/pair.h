@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Two ranks measure each other: each endpoint of one with each of the other, in both directions. */
-#ifndef APP_BENCH_MEETING_H
-#define APP_BENCH_MEETING_H
+#ifndef APP_BENCH_PAIR_H
+#define APP_BENCH_PAIR_H
 
 #include <stdbool.h>
 
@@ -10,7 +10,7 @@
 struct json_object;
 
 /* One round of this rank with its partner. */
-struct meeting {
+struct bench_pair {
   struct endpoint *endpoints;
   uint32_t count;
   struct json_object *far;    /* the partner's bench_endpoints_json() */
@@ -23,7 +23,7 @@ struct meeting {
                                  {"from": endpoint, "to": endpoint, "row": bench_row_json()} */
 };
 
-/* Never waits without bound. */
-void bench_meeting_hold(struct meeting *meeting);
+/* Measure with the partner. Waits have a limit. */
+void bench_pair_run(struct bench_pair *pair);
 
 #endif
