@@ -76,9 +76,10 @@ static void serve_connection_break_off(struct connection *remote, const char *wh
 /* ---- What is asked, and its answer ------------------------------------------------------ */
 
 /* A place is left for a ping, which goes first. */
-static bool serve_connection_has_room(const struct connection *remote, const struct ask *ask)
+static bool serve_connection_has_room(const struct connection *remote,
+                                      const struct serve_pending *pending)
 {
-  const uint32_t left = ask != &remote->ping && remote->limits.window > 1;
+  const uint32_t left = pending != &remote->ping && remote->limits.window > 1;
 
   return remote->under_way < remote->limits.window - left;
 }
@@ -86,69 +87,69 @@ static bool serve_connection_has_room(const struct connection *remote, const str
 static void serve_connection_send_waiting(struct connection *remote)
 {
   while (remote->first && serve_connection_has_room(remote, remote->first) && !remote->left) {
-    struct ask *ask = remote->first;
-    int rc = pst_peer_send(remote->peer, ask->bytes, ask->length);
+    struct serve_pending *pending = remote->first;
+    int rc = pst_peer_send(remote->peer, pending->bytes, pending->length);
     if (rc == -EAGAIN || rc == -ENOTCONN) /* LEFT comes, and says why */
       return;
     if (rc < 0) {
       serve_connection_fail(remote, rc, "cannot send to the server");
       return;
     }
-    remote->first = ask->next;
-    ask->sent = true;
+    remote->first = pending->next;
+    pending->sent = true;
     remote->under_way++;
     remote->said_ns = app_now_ns();
   }
 }
 
-void serve_connection_ask(struct connection *remote, struct ask *ask, uint32_t wanted,
-                          const struct serve_message *message, ask_answered *answered)
+void serve_connection_ask(struct connection *remote, struct serve_pending *pending, uint32_t wanted,
+                          const struct serve_message *message, serve_pending_answered *answered)
 {
   struct serve_message tagged = *message;
   size_t length = 0;
 
-  while (tagged.tag < REMOTE_ASKS && remote->asks[tagged.tag])
+  while (tagged.tag < REMOTE_PENDING && remote->pending[tagged.tag])
     tagged.tag++;
-  if (tagged.tag == REMOTE_ASKS) {
+  if (tagged.tag == REMOTE_PENDING) {
     serve_connection_fail(remote, -ENOBUFS, "too many requests at once");
     return;
   }
-  remote->asks[tagged.tag++] = ask;
-  if (serve_encode(&tagged, ask->bytes, sizeof(ask->bytes), &length) < 0) {
+  remote->pending[tagged.tag++] = pending;
+  if (serve_encode(&tagged, pending->bytes, sizeof(pending->bytes), &length) < 0) {
     serve_connection_fail(remote, -EINVAL, "a request cannot be encoded");
     return;
   }
-  ask->length = (uint32_t)length;
-  ask->wanted = wanted;
-  ask->answered = answered;
-  ask->sent = false;
+  pending->length = (uint32_t)length;
+  pending->wanted = wanted;
+  pending->answered = answered;
+  pending->sent = false;
   if (!remote->first)
     remote->last = &remote->first;
-  struct ask **at = ask == &remote->ping ? &remote->first : remote->last;
-  ask->next = *at;
-  *at = ask;
-  if (!ask->next)
-    remote->last = &ask->next;
+  struct serve_pending **at = pending == &remote->ping ? &remote->first : remote->last;
+  pending->next = *at;
+  *at = pending;
+  if (!pending->next)
+    remote->last = &pending->next;
   serve_connection_send_waiting(remote);
 }
 
 static void serve_connection_take_answer(struct connection *remote,
                                          const struct serve_message *answer)
 {
-  struct ask *ask =
-      answer->tag > 0 && answer->tag <= REMOTE_ASKS ? remote->asks[answer->tag - 1] : NULL;
+  struct serve_pending *pending =
+      answer->tag > 0 && answer->tag <= REMOTE_PENDING ? remote->pending[answer->tag - 1] : NULL;
 
-  if (!ask || !ask->sent) {
+  if (!pending || !pending->sent) {
     serve_connection_break_off(remote, "it answers a request that this client did not make");
     return;
   }
-  if (answer->type != ask->wanted && answer->type != SERVE_REFUSE) {
+  if (answer->type != pending->wanted && answer->type != SERVE_REFUSE) {
     serve_connection_break_off(remote, serve_type_name(answer->type));
     return;
   }
-  remote->asks[answer->tag - 1] = NULL;
+  remote->pending[answer->tag - 1] = NULL;
   remote->under_way--;
-  ask->answered(ask, answer);
+  pending->answered(pending, answer);
 }
 
 static void serve_connection_take_message(struct connection *remote, const void *in_ring,
@@ -252,9 +253,10 @@ static void serve_connection_sleep_some(struct connection *remote)
   poll(fds, armed < 0 ? 2 : 3, armed < 0 ? NAP_MS : SLEEP_MS);
 }
 
-static void serve_connection_pinged(struct ask *ask, const struct serve_message *answer)
+static void serve_connection_pinged(struct serve_pending *pending,
+                                    const struct serve_message *answer)
 {
-  struct connection *remote = FROM(struct connection, ping, ask);
+  struct connection *remote = FROM(struct connection, ping, pending);
 
   (void)answer;
   remote->pinging = false;

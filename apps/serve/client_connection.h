@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A client's connection to a `penstock serve`, and its files' reads and writes: what is
- * asked and what is begun ends by a call back, out of serve_connection_step(). One thread.
+ * A client's connection to `penstock serve`, and reads and writes of the client's files. Requests
+ * and file operations end by a callback out of serve_connection_step(). One thread.
  */
 #ifndef APP_SERVE_REMOTE_H
 #define APP_SERVE_REMOTE_H
@@ -14,7 +14,7 @@
 #include "io.h"
 #include "wire.h"
 
-#define REMOTE_ASKS 256u /* at a time, those that wait for the server's window included */
+#define REMOTE_PENDING 256u /* at a time, also those that wait for the server's window */
 
 struct remote_params {
   const char *address;
@@ -22,15 +22,16 @@ struct remote_params {
   struct pst_area_params area; /* that is offered, but for its length */
 };
 
-struct ask;
-typedef void ask_answered(struct ask *ask, const struct serve_message *answer);
+struct serve_pending;
+typedef void serve_pending_answered(struct serve_pending *pending,
+                                    const struct serve_message *answer);
 
 /* A pending request. It belongs to the connection from serve_connection_ask() until `answered`
  * runs, which gets a message of the type `wanted`, or REFUSE. */
-struct ask {
-  ask_answered *answered;
+struct serve_pending {
+  serve_pending_answered *answered;
   uint32_t wanted; /* enum serve_type of the answer */
-  struct ask *next;
+  struct serve_pending *next;
   uint32_t length;
   bool sent;
   uint8_t bytes[SERVE_NAME_MAX + 256];
@@ -53,12 +54,12 @@ struct connection {
   int status;                      /* once it has left, or an offer was refused */
   char text[SERVE_TEXT_MAX + 256]; /* why, with the server's address */
   struct serve_message limits;     /* the WELCOME; type 0: not yet */
-  struct ask *asks[REMOTE_ASKS];   /* by tag - 1 */
+  struct serve_pending *pending[REMOTE_PENDING]; /* by tag - 1 */
   uint32_t under_way;
-  struct ask *first, **last; /* those that wait */
-  struct ask ping;
+  struct serve_pending *first, **last; /* those that wait */
+  struct serve_pending ping;
   bool pinging;
-  bool waiting;   /* for what no question of its own is asked: WELCOME, TAKEN */
+  bool waiting;   /* for a message that answers no request: WELCOME, TAKEN */
   bool has_heard; /* in this step, from the thread that serves */
   bool stopping;
   uint64_t timeout_ns; /* of silence while something is awaited; 0: none */
@@ -75,9 +76,9 @@ int serve_connection_offer(struct connection *remote, const struct remote_params
                            uint64_t bytes, uint32_t access, struct pst_area **area,
                            uint32_t *region, struct pst_error *error);
 
-/* What the server does not take now waits. No more than REMOTE_ASKS at a time. */
-void serve_connection_ask(struct connection *remote, struct ask *ask, uint32_t wanted,
-                          const struct serve_message *message, ask_answered *answered);
+/* Send a request; it waits while the server's window is full. At most REMOTE_PENDING at a time. */
+void serve_connection_ask(struct connection *remote, struct serve_pending *pending, uint32_t wanted,
+                          const struct serve_message *message, serve_pending_answered *answered);
 /* A sum: with work->io's `sum` and `to_grow` set. */
 void serve_connection_work(struct connection *remote, struct work *work, enum io_op op, int fd,
                            uint8_t *bytes, uint64_t length, uint64_t offset,

@@ -73,7 +73,7 @@ struct copy_ops {
 
 /* One chunk on its way. */
 struct slot {
-  struct ask ask;
+  struct serve_pending pending;
   struct work work;
   struct transfer *transfer; /* NULL: free */
   uint8_t *bytes;            /* where the CPU has it: the region itself, or beside it */
@@ -92,7 +92,7 @@ struct transfer {
   bool used, running, failed, ended;
   char name[SERVE_NAME_MAX + 1]; /* at the server */
   char local[PATH_MAX];          /* get: below copy->root; put: as it was named */
-  struct ask ask;
+  struct serve_pending pending;
   struct work work;
   bool folder;    /* it is none, and is listed instead */
   bool existing;  /* --resume: it has its name at the destination already, and is compared */
@@ -109,7 +109,7 @@ struct transfer {
   /* --sha256: the file as it lies here, and at the server: how far each has come. */
   struct digest_sha256 *sum;
   struct work sum_work;
-  struct ask sum_ask;
+  struct serve_pending sum_pending;
   bool summing, asking;
   uint64_t summed, asked;
   uint8_t ours[SERVE_SHA256_BYTES], theirs[SERVE_SHA256_BYTES];
@@ -139,8 +139,8 @@ struct copy {
   char single[SERVE_NAME_MAX + 1]; /* what the only file is called there; "" */
   struct pending *pending;
   uint32_t pending_count;
-  struct ask list;      /* a folder of the server's is listed, or made */
-  uint64_t list_cursor; /* the listing goes on there once fewer names are pending; 0: now */
+  struct serve_pending list; /* a folder of the server's is listed, or made */
+  uint64_t list_cursor;      /* the listing goes on there once fewer names are pending; 0: now */
   bool listing;
   char folder_name[SERVE_NAME_MAX + 1];
   uint32_t folder_strip;
@@ -205,9 +205,11 @@ void serve_transfer_covered(struct transfer *t, uint64_t offset, uint64_t length
 void serve_slot_through(struct slot *slot);
 void serve_slot_free(struct slot *slot);
 /* Asks the server something of the transfer. */
-void serve_transfer_ask(struct transfer *t, uint32_t type, uint32_t wanted, ask_answered *answered);
+void serve_transfer_ask(struct transfer *t, uint32_t type, uint32_t wanted,
+                        serve_pending_answered *answered);
 /* Asks the server something of a slot's chunk. */
-void serve_slot_ask(struct slot *slot, uint32_t type, uint32_t wanted, ask_answered *answered);
+void serve_slot_ask(struct slot *slot, uint32_t type, uint32_t wanted,
+                    serve_pending_answered *answered);
 void serve_transfer_end(struct transfer *t);
 /* The same, once the server has closed the file that is open there. */
 void serve_transfer_abandon(struct transfer *t);

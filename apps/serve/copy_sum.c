@@ -60,9 +60,10 @@ static void serve_copy_sum_here(struct transfer *t, uint64_t length)
                         length, t->summed, serve_copy_sum_summed_here);
 }
 
-static void serve_copy_sum_summed_there(struct ask *ask, const struct serve_message *answer)
+static void serve_copy_sum_summed_there(struct serve_pending *pending,
+                                        const struct serve_message *answer)
 {
-  struct transfer *t = FROM(struct transfer, sum_ask, ask);
+  struct transfer *t = FROM(struct transfer, sum_pending, pending);
 
   t->asking = false;
   if (answer->type == SERVE_REFUSE)
@@ -80,7 +81,7 @@ static void serve_copy_sum_there(struct transfer *t, uint64_t length)
 
   t->asking = true;
   t->asked += length;
-  serve_connection_ask(&t->copy->remote, &t->sum_ask, SERVE_CHECKED, &message,
+  serve_connection_ask(&t->copy->remote, &t->sum_pending, SERVE_CHECKED, &message,
                        serve_copy_sum_summed_there);
 }
 
@@ -118,9 +119,10 @@ void serve_transfer_compared(struct transfer *t, const char *exists)
 /* ---- The sum of a chunk
  * ----------------------------------------------------------------------------- */
 
-static void serve_copy_sum_compared(struct ask *ask, const struct serve_message *answer)
+static void serve_copy_sum_compared(struct serve_pending *pending,
+                                    const struct serve_message *answer)
 {
-  struct slot *slot = FROM(struct slot, ask, ask);
+  struct slot *slot = FROM(struct slot, pending, pending);
   struct transfer *t = slot->transfer;
 
   if (answer->type == SERVE_CHECKED &&

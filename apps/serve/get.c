@@ -75,9 +75,9 @@ static void serve_get_take_data(struct slot *slot, uint64_t length, uint32_t crc
                           slot->offset, serve_get_written);
 }
 
-static void serve_get_fetched(struct ask *ask, const struct serve_message *answer)
+static void serve_get_fetched(struct serve_pending *pending, const struct serve_message *answer)
 {
-  struct slot *slot = FROM(struct slot, ask, ask);
+  struct slot *slot = FROM(struct slot, pending, pending);
   struct transfer *t = slot->transfer;
   bool hole = (answer->flags & SERVE_FLAG_HOLE) != 0;
 
@@ -166,9 +166,9 @@ static void serve_get_file_synced(struct work *work)
 }
 
 /* The server has said that the file is as it was when it was opened. */
-static void serve_get_closed(struct ask *ask, const struct serve_message *answer)
+static void serve_get_closed(struct serve_pending *pending, const struct serve_message *answer)
 {
-  struct transfer *t = FROM(struct transfer, ask, ask);
+  struct transfer *t = FROM(struct transfer, pending, pending);
 
   if (answer->type == SERVE_REFUSE) {
     serve_transfer_refused(t, answer);
@@ -243,9 +243,9 @@ static void serve_get_create(struct transfer *t)
   }
 }
 
-static void serve_get_opened(struct ask *ask, const struct serve_message *answer)
+static void serve_get_opened(struct serve_pending *pending, const struct serve_message *answer)
 {
-  struct transfer *t = FROM(struct transfer, ask, ask);
+  struct transfer *t = FROM(struct transfer, pending, pending);
 
   t->folder = answer->type == SERVE_REFUSE && answer->code == EISDIR && t->copy->params->recursive;
   if (t->folder)

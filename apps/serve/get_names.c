@@ -76,9 +76,10 @@ static void serve_get_names_take_entry(struct copy *copy, const struct serve_ent
 
 static void serve_get_names_ask_list(struct copy *copy, uint64_t cursor);
 
-static void serve_get_names_listed(struct ask *ask, const struct serve_message *answer)
+static void serve_get_names_listed(struct serve_pending *pending,
+                                   const struct serve_message *answer)
 {
-  struct copy *copy = FROM(struct copy, list, ask);
+  struct copy *copy = FROM(struct copy, list, pending);
 
   copy->listing = false;
   if (answer->type == SERVE_REFUSE) {

@@ -9,9 +9,9 @@
 
 /* ---- One chunk ----------------------------------------------------------------------- */
 
-static void serve_put_stored(struct ask *ask, const struct serve_message *answer)
+static void serve_put_stored(struct serve_pending *pending, const struct serve_message *answer)
 {
-  struct slot *slot = FROM(struct slot, ask, ask);
+  struct slot *slot = FROM(struct slot, pending, pending);
 
   if (answer->type == SERVE_REFUSE)
     serve_transfer_refused(slot->transfer, answer);
@@ -72,9 +72,9 @@ static bool serve_put_feed(struct transfer *t, struct slot *slot)
 /* ---- Beginning and end of a file ----------------------------------------------------- */
 
 /* In either case the client still has to tell the server that it is done with the file. */
-static void serve_put_committed(struct ask *ask, const struct serve_message *answer)
+static void serve_put_committed(struct serve_pending *pending, const struct serve_message *answer)
 {
-  struct transfer *t = FROM(struct transfer, ask, ask);
+  struct transfer *t = FROM(struct transfer, pending, pending);
 
   if (answer->type == SERVE_REFUSE)
     serve_transfer_refused(t, answer);
@@ -95,9 +95,9 @@ static void serve_put_commit(struct transfer *t)
 }
 
 /* What has the name at the server, where it was not created. */
-static void serve_put_opened(struct ask *ask, const struct serve_message *answer)
+static void serve_put_opened(struct serve_pending *pending, const struct serve_message *answer)
 {
-  struct transfer *t = FROM(struct transfer, ask, ask);
+  struct transfer *t = FROM(struct transfer, pending, pending);
 
   t->open = answer->type != SERVE_REFUSE;
   t->file = answer->file;
@@ -109,9 +109,9 @@ static void serve_put_opened(struct ask *ask, const struct serve_message *answer
   }
 }
 
-static void serve_put_created(struct ask *ask, const struct serve_message *answer)
+static void serve_put_created(struct serve_pending *pending, const struct serve_message *answer)
 {
-  struct transfer *t = FROM(struct transfer, ask, ask);
+  struct transfer *t = FROM(struct transfer, pending, pending);
 
   if (answer->type == SERVE_REFUSE && answer->code == EBUSY && serve_transfer_waits(t))
     return;

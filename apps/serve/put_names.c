@@ -64,9 +64,9 @@ static void serve_put_names_leave_out(struct copy *copy)
     serve_put_close(copy);
 }
 
-static void serve_put_names_made(struct ask *ask, const struct serve_message *answer)
+static void serve_put_names_made(struct serve_pending *pending, const struct serve_message *answer)
 {
-  struct copy *copy = FROM(struct copy, list, ask);
+  struct copy *copy = FROM(struct copy, list, pending);
 
   copy->listing = false;
   if (answer->type == SERVE_REFUSE) {

@@ -25,7 +25,7 @@ struct request;
 
 /* A place in the region, and the iteration that uses it. */
 struct place {
-  struct ask ask;
+  struct serve_pending pending;
   struct pattern_work pattern;
   struct request *request;
   uint64_t offset, iteration, asked_ns;
@@ -100,7 +100,7 @@ static bool serve_request_goes_on(const struct request *r, uint64_t now)
   return r->duration_ns > 0 ? now - r->began_ns < r->duration_ns : r->asked < r->count;
 }
 
-static ask_answered serve_request_moved;
+static serve_pending_answered serve_request_moved;
 
 static void serve_request_ask_move(struct place *place)
 {
@@ -115,7 +115,7 @@ static void serve_request_ask_move(struct place *place)
                                         .flags = r->verify ? SERVE_FLAG_VERIFY : 0};
 
   place->asked_ns = app_now_ns();
-  serve_connection_ask(&r->remote, &place->ask, SERVE_MOVED, &message, serve_request_moved);
+  serve_connection_ask(&r->remote, &place->pending, SERVE_MOVED, &message, serve_request_moved);
 }
 
 static void serve_request_filled(struct pattern_work *work, int status)
@@ -167,9 +167,9 @@ static void serve_request_verified(struct pattern_work *work, int status)
   serve_request_end(place);
 }
 
-static void serve_request_moved(struct ask *ask, const struct serve_message *answer)
+static void serve_request_moved(struct serve_pending *pending, const struct serve_message *answer)
 {
-  struct place *place = FROM(struct place, ask, ask);
+  struct place *place = FROM(struct place, pending, pending);
   struct request *r = place->request;
 
   if (answer->type == SERVE_REFUSE) {

@@ -88,7 +88,8 @@ int serve_slot_push(struct slot *slot, uint64_t length)
   return rc > 0 || crc == slot->crc ? 0 : serve_transfer_fail_copy(slot, length, crc, slot->crc);
 }
 
-void serve_slot_ask(struct slot *slot, uint32_t type, uint32_t wanted, ask_answered *answered)
+void serve_slot_ask(struct slot *slot, uint32_t type, uint32_t wanted,
+                    serve_pending_answered *answered)
 {
   struct copy *copy = slot->transfer->copy;
   struct serve_message message = {.type = type,
@@ -101,10 +102,11 @@ void serve_slot_ask(struct slot *slot, uint32_t type, uint32_t wanted, ask_answe
                                   .has_sha256 = true};
 
   memcpy(message.sha256, slot->sha256, sizeof(message.sha256));
-  serve_connection_ask(&copy->remote, &slot->ask, wanted, &message, answered);
+  serve_connection_ask(&copy->remote, &slot->pending, wanted, &message, answered);
 }
 
-void serve_transfer_ask(struct transfer *t, uint32_t type, uint32_t wanted, ask_answered *answered)
+void serve_transfer_ask(struct transfer *t, uint32_t type, uint32_t wanted,
+                        serve_pending_answered *answered)
 {
   const struct copy_params *params = t->copy->params;
   struct serve_message message = {.type = type,
@@ -118,7 +120,7 @@ void serve_transfer_ask(struct transfer *t, uint32_t type, uint32_t wanted, ask_
                                   .has_sha256 = serve_transfer_has_sum(t)};
 
   memcpy(message.sha256, t->ours, sizeof(message.sha256));
-  serve_connection_ask(&t->copy->remote, &t->ask, wanted, &message, answered);
+  serve_connection_ask(&t->copy->remote, &t->pending, wanted, &message, answered);
 }
 
 void serve_slot_free(struct slot *slot)
@@ -310,9 +312,10 @@ void serve_transfer_end(struct transfer *t)
   t->ended = true;
 }
 
-static void serve_transfer_abandoned(struct ask *ask, const struct serve_message *answer)
+static void serve_transfer_abandoned(struct serve_pending *pending,
+                                     const struct serve_message *answer)
 {
-  struct transfer *t = FROM(struct transfer, ask, ask);
+  struct transfer *t = FROM(struct transfer, pending, pending);
 
   if (answer->type == SERVE_REFUSE && t->existing) /* it was changed while it was compared */
     serve_transfer_refused(t, answer);

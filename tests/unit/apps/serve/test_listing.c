@@ -7,20 +7,22 @@
 #include "serve/copy.h"
 #include "support.h"
 
-static struct ask *asked;
-static void (*answered)(struct ask *ask, const struct serve_message *answer);
+static struct serve_pending *asked;
+static void (*answered)(struct serve_pending *pending, const struct serve_message *answer);
 
-void __wrap_serve_connection_ask(struct connection *remote, struct ask *ask, uint32_t wanted,
-                                 const struct serve_message *message,
-                                 void (*when)(struct ask *ask, const struct serve_message *answer));
-void __wrap_serve_connection_ask(struct connection *remote, struct ask *ask, uint32_t wanted,
-                                 const struct serve_message *message,
-                                 void (*when)(struct ask *ask, const struct serve_message *answer))
+void __wrap_serve_connection_ask(struct connection *remote, struct serve_pending *pending,
+                                 uint32_t wanted, const struct serve_message *message,
+                                 void (*when)(struct serve_pending *pending,
+                                              const struct serve_message *answer));
+void __wrap_serve_connection_ask(struct connection *remote, struct serve_pending *pending,
+                                 uint32_t wanted, const struct serve_message *message,
+                                 void (*when)(struct serve_pending *pending,
+                                              const struct serve_message *answer))
 {
   (void)remote;
   assert_int_equal(message->type, SERVE_LIST);
   assert_int_equal(wanted, SERVE_LISTED);
-  asked = ask;
+  asked = pending;
   answered = when;
 }
 
@@ -34,10 +36,10 @@ static uint32_t answer(uint32_t kind, uint32_t most)
   for (uint32_t i = 0; i < SERVE_ENTRIES_MAX; i++)
     listed.entries[i] = (struct serve_entry){kind, 1, (const uint8_t *)"n"};
   for (; asked && times < most; times++) {
-    struct ask *ask = asked;
+    struct serve_pending *pending = asked;
 
     asked = NULL;
-    answered(ask, &listed);
+    answered(pending, &listed);
   }
   return times;
 }

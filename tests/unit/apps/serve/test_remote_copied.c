@@ -61,9 +61,9 @@ static void step_with(const struct serve_message *message)
 
 static unsigned answered;
 
-static void take(struct ask *ask, const struct serve_message *answer)
+static void take(struct serve_pending *pending, const struct serve_message *answer)
 {
-  (void)ask;
+  (void)pending;
   assert_int_equal(answer->type, SERVE_REFUSE);
   assert_string_equal(answer->text, "no such file");
   answered++;
@@ -71,7 +71,7 @@ static void take(struct ask *ask, const struct serve_message *answer)
 
 static void test_an_answer_is_copied_first(void **state)
 {
-  struct ask ask = {.wanted = SERVE_OPENED, .sent = true, .answered = take};
+  struct serve_pending pending = {.wanted = SERVE_OPENED, .sent = true, .answered = take};
   const struct serve_message welcome = {.type = SERVE_WELCOME,
                                         .major = SERVE_MAJOR,
                                         .minor = SERVE_MINOR,
@@ -87,7 +87,7 @@ static void test_an_answer_is_copied_first(void **state)
   assert_int_equal(remote.limits.type, SERVE_WELCOME);
   assert_int_equal(remote.limits.window, 7);
   strcpy(refusal.text, "no such file");
-  remote.asks[0] = &ask;
+  remote.pending[0] = &pending;
   remote.under_way = 1;
   step_with(&refusal);
   assert_int_equal(answered, 1);

@@ -89,15 +89,15 @@ struct io_request *__wrap_serve_io_poll(struct io *io)
   return NULL;
 }
 
-static void never(struct ask *ask, const struct serve_message *message)
+static void never(struct serve_pending *pending, const struct serve_message *message)
 {
-  (void)ask;
+  (void)pending;
   (void)message;
   fail();
 }
 
 static struct connection remote;
-static struct ask asks[2 * WINDOW];
+static struct serve_pending pending[2 * WINDOW];
 
 /* More is asked than the server takes at a time, and it answers none of that. */
 static void ask_all(void)
@@ -112,7 +112,7 @@ static void ask_all(void)
   remote.limits =
       (struct serve_message){.type = SERVE_WELCOME, .window = WINDOW, .idle_ns = UINT64_MAX};
   for (uint32_t i = 0; i < 2 * WINDOW; i++)
-    serve_connection_ask(&remote, &asks[i], SERVE_DONE, &question, never);
+    serve_connection_ask(&remote, &pending[i], SERVE_DONE, &question, never);
   assert_int_equal(remote.under_way, WINDOW - 1);
 }
 
