@@ -60,7 +60,7 @@ struct sim_sq {
   uint32_t path_topology;
   uint32_t answer_topology, answer_number; /* acknowledgements from there were found to come */
   uint32_t checked;                        /* strict: requests before this one were compared */
-  struct sim_late *late;                   /* a WRITE that is acknowledged and not placed */
+  struct sim_delayed_write *delayed_write; /* a WRITE that is acknowledged and not placed */
   uint64_t *stream_errors;                 /* a bit each; stream_words of them */
   uint32_t stream_words;
 };
@@ -87,7 +87,7 @@ void sim_sq_flush(struct sim_qp *qp);
 /* Lets go of the lock, and runs the queue for a NIC thread that came meanwhile. */
 void sim_sq_unlock(struct sim_qp *qp);
 
-/* ---- what became of a try ---- */
+/* ---- the outcome of an attempt ---- */
 enum sim_fate {
   SIM_DONE,
   SIM_LOST,  /* nothing came back */
@@ -101,7 +101,7 @@ struct sim_outcome {
   uint64_t wait_ns;
   uint32_t length;
 };
-struct sim_outcome sim_try(struct sim_qp *qp, struct sim_slot *slot);
+struct sim_outcome sim_attempt(struct sim_qp *qp, struct sim_slot *slot);
 static inline struct sim_outcome sim_error(enum ibv_wc_status status)
 {
   return (struct sim_outcome){.fate = SIM_ERROR, .status = status};
@@ -132,8 +132,8 @@ enum ibv_wc_status sim_remote(const struct fab_qp *qp, uint32_t rkey, uint64_t a
 void sim_release(struct fab_mr *mr);
 /* Moves `length` bytes between runs of this process, from byte `skip` on, and one run of any
  * process: 0, ESRCH (it is dead), EFAULT, EPERM. */
-int sim_move(const struct sim_runs *ours, uint64_t skip, const struct sim_bytes *theirs,
-             bool to_them);
+int sim_dma(const struct sim_runs *ours, uint64_t skip, const struct sim_bytes *theirs,
+            bool to_them);
 
 /* ---- the responder's part ---- */
 struct sim_message {
@@ -147,18 +147,18 @@ struct sim_message {
 /* The target's lock is held, and everything on the way to it is checked. */
 struct sim_outcome sim_respond(struct fab_qp *to, const struct sim_message *message);
 
-/* late.c: WRITEs that are placed after their acknowledgement, where the target's device has
- * `late_writes`. True: this one is, or will be; its region is locked. */
-bool sim_late_takes(const struct fab_qp *to, const struct sim_message *message,
-                    const struct fab_mr *mr);
+/* delayed_write.c: WRITEs that are placed after their acknowledgement, where the target's device
+ * has `late_writes`. True: this one is, or will be; its region is locked. */
+bool sim_delayed_write_takes(const struct fab_qp *to, const struct sim_message *message,
+                             const struct fab_mr *mr);
 /* Places what `from` has waiting before a completion (bytes NULL), or before a READ or an atomic of
  * the region that it goes into. No region is locked. */
-void sim_late_before(const struct fab_qp *from, const struct sim_bytes *bytes);
+void sim_delayed_write_before(const struct fab_qp *from, const struct sim_bytes *bytes);
 /* Before a WRITE, which passes none of its own way. */
-void sim_late_before_write(const struct fab_qp *from, uint32_t rkey);
-void sim_late_place(struct sim_qp *qp);
+void sim_delayed_write_before_write(const struct fab_qp *from, uint32_t rkey);
+void sim_delayed_write_place(struct sim_qp *qp);
 /* Places it if it is due; when it will be, or 0. */
-uint64_t sim_late_due(struct sim_qp *qp);
+uint64_t sim_delayed_write_due(struct sim_qp *qp);
 
 /* Windows: what a request does to the keys of its own device. */
 struct sim_outcome sim_bind(struct sim_qp *qp, const struct sim_slot *slot);

@@ -70,8 +70,8 @@ static uint64_t sim_nic_serve_qp(struct sim_qp *qp)
       atomic_store(&entry->attention, 0);
       sim_sq_run(qp);
       wake = sim_sq_wake(sq);
-      const uint64_t late = sq->late ? sim_late_due(qp) : 0;
-      atomic_store(&sq->waits, sq->next != sq->head || sq->late);
+      const uint64_t late = sq->delayed_write ? sim_delayed_write_due(qp) : 0;
+      atomic_store(&sq->waits, sq->next != sq->head || sq->delayed_write);
       if (late && (!wake || late < wake))
         wake = late;
       atomic_store(&sq->attention, false);

@@ -216,7 +216,7 @@ static enum ibv_wc_status sim_respond_scatter(const struct fab_qp *to,
       bytes =
           (struct sim_bytes){fab_slot, (uintptr_t)(scattered->now.bytes + done_bytes), part.length};
     }
-    *error = sim_move(message->data, done_bytes, &bytes, true);
+    *error = sim_dma(message->data, done_bytes, &bytes, true);
     sim_release(mr);
     if (*error)
       return IBV_WC_LOC_PROT_ERR;
@@ -255,7 +255,7 @@ static struct sim_outcome sim_respond_receive(struct fab_qp *to, const struct si
   if (error == ESRCH)
     return (struct sim_outcome){.fate = SIM_LOST};
   if (fab->device[to->device].caps.late_writes)
-    sim_late_before(message->from, NULL);
+    sim_delayed_write_before(message->from, NULL);
   sim_respond_complete(to, message, recv, status, &scattered);
   if (status == IBV_WC_LOC_LEN_ERR)
     return sim_respond_refuse(to, IBV_WC_REM_INV_REQ_ERR);
@@ -289,7 +289,7 @@ static struct sim_outcome sim_respond_reach_again(struct fab_qp *to,
   if (outcome.fate != SIM_DONE || !*mr || !fab->device[to->device].caps.late_writes)
     return outcome;
   sim_release(*mr);
-  sim_late_before(message->from, bytes);
+  sim_delayed_write_before(message->from, bytes);
   return sim_respond_reach(to, message->slot, access, mr, bytes);
 }
 
@@ -301,15 +301,15 @@ static struct sim_outcome sim_respond_write_to(struct fab_qp *to, const struct s
   const struct fab_recv *recv = NULL;
   bool imm = slot->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
   if (fab->device[to->device].caps.late_writes)
-    sim_late_before_write(message->from, slot->rkey);
+    sim_delayed_write_before_write(message->from, slot->rkey);
   struct sim_outcome outcome = sim_respond_reach(to, slot, IBV_ACCESS_REMOTE_WRITE, &mr, &bytes);
   if (outcome.fate != SIM_DONE)
     return outcome;
   if (imm)
     recv = sim_respond_take(to);
   int error = 0;
-  if (mr && (!imm || recv) && (imm || !sim_late_takes(to, message, mr)))
-    error = sim_move(message->data, 0, &bytes, true);
+  if (mr && (!imm || recv) && (imm || !sim_delayed_write_takes(to, message, mr)))
+    error = sim_dma(message->data, 0, &bytes, true);
   if (mr)
     sim_release(mr);
   if (imm && !recv)
@@ -318,7 +318,7 @@ static struct sim_outcome sim_respond_write_to(struct fab_qp *to, const struct s
     return sim_respond_broken(to, error);
   if (imm) {
     if (fab->device[to->device].caps.late_writes)
-      sim_late_before(message->from, NULL);
+      sim_delayed_write_before(message->from, NULL);
     sim_respond_complete(to, message, recv, IBV_WC_SUCCESS, NULL);
   }
   return sim_respond_done(slot->length);
@@ -335,7 +335,7 @@ static struct sim_outcome sim_respond_read_from(struct fab_qp *to,
       sim_respond_reach_again(to, message, IBV_ACCESS_REMOTE_READ, &mr, &bytes);
   if (outcome.fate != SIM_DONE || !mr)
     return outcome;
-  int error = sim_move(message->data, 0, &bytes, false);
+  int error = sim_dma(message->data, 0, &bytes, false);
   sim_release(mr);
   return error ? sim_respond_broken(to, error) : sim_respond_done(message->slot->length);
 }
@@ -358,20 +358,20 @@ static struct sim_outcome sim_respond_change(struct fab_qp *to, const struct sim
   /* Atomic against what else this device does, as IBV_ATOMIC_HCA promises, and no more. */
   pthread_mutex_t *lock = &fab->device[to->device].atomics;
   fab_lock(lock);
-  int error = sim_move(&old, 0, &bytes, false);
+  int error = sim_dma(&old, 0, &bytes, false);
   result = value;
   if (slot->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD)
     result = value + slot->compare_add;
   else if (value == slot->compare_add)
     result = slot->swap;
   if (!error && result != value)
-    error = sim_move(&new, 0, &bytes, true);
+    error = sim_dma(&new, 0, &bytes, true);
   fab_unlock(lock);
   sim_release(mr);
   if (error)
     return sim_respond_broken(to, error);
   struct sim_bytes original = {fab_slot, (uintptr_t)&value, sizeof(value)};
-  sim_move(message->data, 0, &original, false);
+  sim_dma(message->data, 0, &original, false);
   return sim_respond_done(sizeof(value));
 }
 

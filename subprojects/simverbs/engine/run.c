@@ -230,7 +230,7 @@ static bool sim_run_go_on(struct sim_qp *qp, uint32_t at, struct sim_flow *flow)
   if (turn == TURN_NEVER)
     sim_run_fail(qp, at, IBV_WC_RETRY_EXC_ERR);
   if (turn == TURN_NOW) {
-    struct sim_outcome outcome = sim_try(qp, slot);
+    struct sim_outcome outcome = sim_attempt(qp, slot);
     waits = sim_run_settle(qp, at, flow, &outcome);
   }
   if (waits)
@@ -286,5 +286,6 @@ void sim_sq_run(struct sim_qp *qp)
 {
   struct sim_sq *sq = qp->sq;
   sim_run_go_through(qp);
-  atomic_store_explicit(&sq->waits, sq->next != sq->head || sq->late, memory_order_relaxed);
+  atomic_store_explicit(&sq->waits, sq->next != sq->head || sq->delayed_write,
+                        memory_order_relaxed);
 }

@@ -43,7 +43,7 @@ static bool sim_strict_hash_run(uint64_t *hash, const struct sim_bytes *bytes)
     uint64_t length = bytes->length - at < sizeof(piece) ? bytes->length - at : sizeof(piece);
     struct sim_runs here = {.count = 1, .run = {{fab_slot, (uintptr_t)piece, length}}};
     struct sim_bytes there = {bytes->slot, bytes->address + at, length};
-    if (sim_move(&here, 0, &there, false))
+    if (sim_dma(&here, 0, &there, false))
       return false;
     *hash = sim_strict_hash_bytes(*hash, piece, length);
     at += length;

@@ -73,7 +73,7 @@ struct sim_cq *sim_cq_create(struct sim_context *context, const struct ibv_cq_in
   if (!cq)
     return sim_fail(ENOMEM);
   struct fab_ring ring;
-  const uint32_t given = sim_give_cqe(&sim_fab_device(verbs)->caps, attr->cqe);
+  const uint32_t given = sim_grant_cqe(&sim_fab_device(verbs)->caps, attr->cqe);
   int error = sim_ring_alloc(&ring, sim_cq_round_up(given), sizeof(struct sim_entry));
   if (!error) {
     bool ignore = (attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) &&
@@ -144,7 +144,7 @@ int sim_cq_resize(struct sim_cq *cq, unsigned cqe)
   if (!cqe || cqe > caps->max_cqe)
     return EINVAL;
   struct fab_ring ring;
-  const uint32_t given = sim_give_cqe(caps, cqe);
+  const uint32_t given = sim_grant_cqe(caps, cqe);
   int error = sim_ring_alloc(&ring, sim_cq_round_up(given), sizeof(struct sim_entry));
   if (error)
     return error;

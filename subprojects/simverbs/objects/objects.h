@@ -52,10 +52,10 @@ void *sim_fail(int error);
 
 /* ---- rings ---- */
 /* Room for `entries` of `stride` bytes (both are rounded up). ENOMEM. */
-/* granted.c: of what is asked for, what a device gives. */
-void sim_give_qp(const struct fab_caps *caps, struct ibv_qp_cap *cap);
-void sim_give_srq(const struct fab_caps *caps, struct ibv_srq_attr *attr);
-uint32_t sim_give_cqe(const struct fab_caps *caps, uint32_t asked);
+/* grant.c: changes the sizes that a program asks for to those that the device grants. */
+void sim_grant_qp(const struct fab_caps *caps, struct ibv_qp_cap *cap);
+void sim_grant_srq(const struct fab_caps *caps, struct ibv_srq_attr *attr);
+uint32_t sim_grant_cqe(const struct fab_caps *caps, uint32_t asked);
 /* wqe.c: what a send queue becomes on mlx5, by what its requests may be (`ops`: IBV_QP_EX_WITH_*;
  * 0: not said). 0, or EINVAL for more than there is. */
 int sim_wqe_size(const struct fab_caps *caps, enum sim_qp_kind kind, uint64_t ops,

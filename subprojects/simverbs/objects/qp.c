@@ -213,7 +213,7 @@ struct sim_qp *sim_qp_create(struct sim_context *context, struct ibv_qp_init_att
   qp->ece_given = caps->ece;
   error = sim_wqe_size(caps, kind, qp->send_ops, &attr->cap);
   if (!error) {
-    sim_give_qp(caps, &attr->cap);
+    sim_grant_qp(caps, &attr->cap);
     error = sim_qp_make_queues(qp, attr, &rq);
   }
   if (!error)
@@ -236,7 +236,7 @@ int sim_qp_destroy(struct sim_qp *qp)
   sim_qp_hold(qp, -1);
   if (qp->sq) {
     pthread_mutex_lock(&qp->sq->lock);
-    sim_late_place(qp);
+    sim_delayed_write_place(qp);
     pthread_mutex_unlock(&qp->sq->lock);
   }
   sim_qp_lock(entry);

@@ -75,7 +75,7 @@ struct sim_srq *sim_srq_create(struct sim_context *context, struct ibv_srq_init_
     return sim_fail(ENOMEM);
   struct fab_ring ring;
   struct ibv_srq_attr given = attr->attr;
-  sim_give_srq(&sim_fab_device(verbs)->caps, &given);
+  sim_grant_srq(&sim_fab_device(verbs)->caps, &given);
   uint32_t sges = given.max_sge ? given.max_sge : 1;
   uint32_t wrs = given.max_wr ? given.max_wr : 1;
   error = sim_ring_alloc(&ring, wrs,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keys, and the bytes they lead to. */
+/* Looks up memory by its keys, and copies to and from it as the device's DMA does. */
 #include "engine.h"
 
 #include <errno.h>
@@ -7,7 +7,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-static bool sim_move_within(const struct fab_mr *mr, uint64_t address, uint64_t length)
+static bool sim_dma_within(const struct fab_mr *mr, uint64_t address, uint64_t length)
 {
   return address >= mr->iova && length <= mr->length && address - mr->iova <= mr->length - length;
 }
@@ -18,14 +18,14 @@ enum ibv_wc_status sim_local(const struct fab_qp *qp, const struct ibv_sge *sge,
   const struct fab_mr *mr = fab_mr_of(sge->lkey);
   if (!mr || mr->is_window || !mr->valid || mr->device != qp->device || mr->owner != qp->owner ||
       mr->pd != qp->pd || (mr->access & access) != access ||
-      !sim_move_within(mr, sge->addr, sge->length))
+      !sim_dma_within(mr, sge->addr, sge->length))
     return IBV_WC_LOC_PROT_ERR;
   *bytes = (struct sim_bytes){
       .slot = qp->owner, .address = mr->address + (sge->addr - mr->iova), .length = sge->length};
   return IBV_WC_SUCCESS;
 }
 
-static bool sim_move_allowed(const struct fab_qp *qp, const struct fab_mr *mr, uint32_t access)
+static bool sim_dma_allowed(const struct fab_qp *qp, const struct fab_mr *mr, uint32_t access)
 {
   if (!mr->valid || mr->device != qp->device || mr->owner != qp->owner || mr->pd != qp->pd)
     return false;
@@ -42,8 +42,8 @@ enum ibv_wc_status sim_remote(const struct fab_qp *qp, uint32_t rkey, uint64_t a
   if (!rkey || atomic_load_explicit(&at->number, memory_order_acquire) != rkey)
     return IBV_WC_REM_ACCESS_ERR;
   fab_lock(&at->lock);
-  if (at->number != rkey || !sim_move_allowed(qp, at, access) ||
-      !sim_move_within(at, address, length)) {
+  if (at->number != rkey || !sim_dma_allowed(qp, at, access) ||
+      !sim_dma_within(at, address, length)) {
     fab_unlock(&at->lock);
     return IBV_WC_REM_ACCESS_ERR;
   }
@@ -59,8 +59,8 @@ void sim_release(struct fab_mr *mr)
 }
 
 /* Our runs from byte `skip` on, as far as `length` goes. */
-static unsigned sim_move_cut(const struct sim_runs *ours, uint64_t skip, uint64_t length,
-                             struct iovec *to)
+static unsigned sim_dma_cut(const struct sim_runs *ours, uint64_t skip, uint64_t length,
+                            struct iovec *to)
 {
   unsigned n = 0;
   for (unsigned i = 0; i < ours->count && length; i++) {
@@ -77,7 +77,7 @@ static unsigned sim_move_cut(const struct sim_runs *ours, uint64_t skip, uint64_
   return n;
 }
 
-static void sim_move_here(const struct iovec *ours, unsigned n, char *theirs, bool to_them)
+static void sim_dma_here(const struct iovec *ours, unsigned n, char *theirs, bool to_them)
 {
   for (unsigned i = 0; i < n; i++) {
     /* A buffer may be sent to itself. */
@@ -89,8 +89,8 @@ static void sim_move_here(const struct iovec *ours, unsigned n, char *theirs, bo
   }
 }
 
-static int sim_move_there(const struct sim_bytes *theirs, const struct iovec *ours, unsigned n,
-                          bool to_them)
+static int sim_dma_there(const struct sim_bytes *theirs, const struct iovec *ours, unsigned n,
+                         bool to_them)
 {
   struct iovec other = {(void *)(uintptr_t)theirs->address, theirs->length};
   pid_t pid = fab->process[theirs->slot].pid;
@@ -111,15 +111,15 @@ static int sim_move_there(const struct sim_bytes *theirs, const struct iovec *ou
   return error;
 }
 
-int sim_move(const struct sim_runs *ours, uint64_t skip, const struct sim_bytes *theirs,
-             bool to_them)
+int sim_dma(const struct sim_runs *ours, uint64_t skip, const struct sim_bytes *theirs,
+            bool to_them)
 {
   struct iovec iov[SIM_MAX_RUNS];
   if (!theirs->length)
     return 0;
-  unsigned n = sim_move_cut(ours, skip, theirs->length, iov);
+  unsigned n = sim_dma_cut(ours, skip, theirs->length, iov);
   if (theirs->slot != fab_slot)
-    return sim_move_there(theirs, iov, n, to_them);
-  sim_move_here(iov, n, (char *)(uintptr_t)theirs->address, to_them);
+    return sim_dma_there(theirs, iov, n, to_them);
+  sim_dma_here(iov, n, (char *)(uintptr_t)theirs->address, to_them);
   return 0;
 }

@@ -12,7 +12,7 @@
 
 #define LATE_NS UINT64_C(1000000) /* of the fabric's clock, at most */
 
-struct sim_late {
+struct sim_delayed_write {
   struct fab_qp view; /* of the target, as its keys are looked up */
   uint32_t rkey;
   uint64_t remote_addr;
@@ -23,66 +23,66 @@ struct sim_late {
   char bytes[];
 };
 
-static struct sim_qp *sim_late_initiator(const struct fab_qp *from)
+static struct sim_qp *sim_delayed_write_initiator(const struct fab_qp *from)
 {
   return atomic_load(&sim_qp_at[from - fab->qp]);
 }
 
-void sim_late_place(struct sim_qp *qp)
+void sim_delayed_write_place(struct sim_qp *qp)
 {
-  struct sim_late *late = qp->sq ? qp->sq->late : NULL;
+  struct sim_delayed_write *late = qp->sq ? qp->sq->delayed_write : NULL;
   struct fab_mr *mr;
   struct sim_bytes bytes;
   if (!late)
     return;
-  qp->sq->late = NULL;
+  qp->sq->delayed_write = NULL;
   /* What was deregistered meanwhile is not written to. */
   if (!sim_remote(&late->view, late->rkey, late->remote_addr, late->length, IBV_ACCESS_REMOTE_WRITE,
                   &mr, &bytes)) {
     struct sim_runs from = {.count = 1, .run = {{fab_slot, (uintptr_t)late->bytes, late->length}}};
-    sim_move(&from, 0, &bytes, true);
+    sim_dma(&from, 0, &bytes, true);
     sim_release(mr);
   }
   free(late);
 }
 
-uint64_t sim_late_due(struct sim_qp *qp)
+uint64_t sim_delayed_write_due(struct sim_qp *qp)
 {
-  if (qp->sq->late && qp->sq->late->due_ns <= fab_clock_ns(fab))
-    sim_late_place(qp);
-  return qp->sq->late ? qp->sq->late->due_ns : 0;
+  if (qp->sq->delayed_write && qp->sq->delayed_write->due_ns <= fab_clock_ns(fab))
+    sim_delayed_write_place(qp);
+  return qp->sq->delayed_write ? qp->sq->delayed_write->due_ns : 0;
 }
 
-void sim_late_before(const struct fab_qp *from, const struct sim_bytes *bytes)
+void sim_delayed_write_before(const struct fab_qp *from, const struct sim_bytes *bytes)
 {
-  struct sim_qp *qp = sim_late_initiator(from);
-  const struct sim_late *late = qp && qp->sq ? qp->sq->late : NULL;
+  struct sim_qp *qp = sim_delayed_write_initiator(from);
+  const struct sim_delayed_write *late = qp && qp->sq ? qp->sq->delayed_write : NULL;
   if (late && (!bytes || (bytes->slot == late->region.slot &&
                           bytes->address - late->region.address < late->region.length)))
-    sim_late_place(qp);
+    sim_delayed_write_place(qp);
 }
 
-void sim_late_before_write(const struct fab_qp *from, uint32_t rkey)
+void sim_delayed_write_before_write(const struct fab_qp *from, uint32_t rkey)
 {
-  struct sim_qp *qp = sim_late_initiator(from);
-  const struct sim_late *late = qp && qp->sq ? qp->sq->late : NULL;
+  struct sim_qp *qp = sim_delayed_write_initiator(from);
+  const struct sim_delayed_write *late = qp && qp->sq ? qp->sq->delayed_write : NULL;
   if (late && late->rkey == rkey && !late->is_relaxed)
-    sim_late_place(qp);
+    sim_delayed_write_place(qp);
 }
 
-bool sim_late_takes(const struct fab_qp *to, const struct sim_message *message,
-                    const struct fab_mr *mr)
+bool sim_delayed_write_takes(const struct fab_qp *to, const struct sim_message *message,
+                             const struct fab_mr *mr)
 {
-  struct sim_qp *qp = sim_late_initiator(message->from);
+  struct sim_qp *qp = sim_delayed_write_initiator(message->from);
   const struct sim_slot *slot = message->slot;
   if (!fab->device[to->device].caps.late_writes || !qp)
     return false;
-  if (qp->sq->late)
+  if (qp->sq->delayed_write)
     return false;
-  struct sim_late *late = malloc(sizeof(*late) + slot->length);
+  struct sim_delayed_write *late = malloc(sizeof(*late) + slot->length);
   if (!late)
     return false;
-  *late = (struct sim_late){
+  *late = (struct sim_delayed_write){
       .view = {.number = to->number, .owner = to->owner, .device = to->device, .pd = to->pd},
       .rkey = slot->rkey,
       .remote_addr = slot->remote_addr,
@@ -91,8 +91,8 @@ bool sim_late_takes(const struct fab_qp *to, const struct sim_message *message,
       .length = slot->length,
       .is_relaxed = mr->access & IBV_ACCESS_RELAXED_ORDERING};
   struct sim_bytes here = {fab_slot, (uintptr_t)late->bytes, slot->length};
-  sim_move(message->data, 0, &here, true);
-  qp->sq->late = late;
+  sim_dma(message->data, 0, &here, true);
+  qp->sq->delayed_write = late;
   /* The NIC thread is to learn of the time. */
   atomic_store(&qp->sq->attention, true);
   return true;

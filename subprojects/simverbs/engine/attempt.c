@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One try of one request: the initiator's part, up to the target's door. */
+/* One attempt to send a request: the initiator's part, up to the target's checks. */
 #include "engine.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
 #include <string.h>
 
-static bool sim_try_is_atomic(uint32_t opcode)
+static bool sim_attempt_is_atomic(uint32_t opcode)
 {
   return opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
 }
 
-static enum ibv_wc_status sim_try_gather(struct sim_qp *qp, struct sim_slot *slot,
-                                         struct sim_runs *runs)
+static enum ibv_wc_status sim_attempt_gather(struct sim_qp *qp, struct sim_slot *slot,
+                                             struct sim_runs *runs)
 {
   const struct fab_qp *entry = sim_fab_qp(qp);
   if (slot->inline_length)
     runs->run[runs->count++] =
         (struct sim_bytes){fab_slot, (uintptr_t)sim_slot_inline(qp->sq, slot), slot->inline_length};
-  bool written = slot->opcode == IBV_WR_RDMA_READ || sim_try_is_atomic(slot->opcode);
+  bool written = slot->opcode == IBV_WR_RDMA_READ || sim_attempt_is_atomic(slot->opcode);
   for (uint32_t i = 0; i < slot->num_sge; i++) {
     if (!slot->sges[i].length)
       continue;
@@ -30,7 +30,7 @@ static enum ibv_wc_status sim_try_gather(struct sim_qp *qp, struct sim_slot *slo
   return IBV_WC_SUCCESS;
 }
 
-static enum ibv_wc_status sim_try_check(struct sim_qp *qp, const struct sim_slot *slot)
+static enum ibv_wc_status sim_attempt_check(struct sim_qp *qp, const struct sim_slot *slot)
 {
   const struct fab_device *device = sim_fab_device(qp->qp.context);
   const struct fab_port *port = fab_port_of(sim_fab_qp(qp)->device, qp->attr.port_num);
@@ -38,18 +38,19 @@ static enum ibv_wc_status sim_try_check(struct sim_qp *qp, const struct sim_slot
     return IBV_WC_LOC_LEN_ERR;
   if (qp->kind == SIM_UD && slot->length > 128u << port->mtu)
     return IBV_WC_LOC_LEN_ERR;
-  if (sim_try_is_atomic(slot->opcode) && slot->length != 8)
+  if (sim_attempt_is_atomic(slot->opcode) && slot->length != 8)
     return IBV_WC_LOC_LEN_ERR;
-  if ((sim_try_is_atomic(slot->opcode) || slot->opcode == IBV_WR_RDMA_READ) &&
+  if ((sim_attempt_is_atomic(slot->opcode) || slot->opcode == IBV_WR_RDMA_READ) &&
       !qp->attr.max_rd_atomic)
     return IBV_WC_LOC_QP_OP_ERR;
-  if (sim_try_is_atomic(slot->opcode) && device->caps.atomic_cap == IBV_ATOMIC_NONE)
+  if (sim_attempt_is_atomic(slot->opcode) && device->caps.atomic_cap == IBV_ATOMIC_NONE)
     return IBV_WC_LOC_QP_OP_ERR;
   return IBV_WC_SUCCESS;
 }
 
 /* Faults of the way, and their events; true if the try ends here. */
-static bool sim_try_faulted(struct sim_qp *qp, struct sim_slot *slot, struct sim_outcome *outcome)
+static bool sim_attempt_faulted(struct sim_qp *qp, struct sim_slot *slot,
+                                struct sim_outcome *outcome)
 {
   uint32_t device = sim_fab_qp(qp)->device;
   uint64_t delay_ns;
@@ -82,7 +83,7 @@ static bool sim_try_faulted(struct sim_qp *qp, struct sim_slot *slot, struct sim
   return false;
 }
 
-static struct sim_outcome sim_try_vanish(struct sim_qp *qp, enum fab_counter why)
+static struct sim_outcome sim_attempt_vanish(struct sim_qp *qp, enum fab_counter why)
 {
   fab_counted(fab_port_of(sim_fab_qp(qp)->device, qp->attr.port_num), why);
   fab_log(2, "qp 0x%06x: a message is lost: %s", qp->number, fab_counter_names[why]);
@@ -90,7 +91,8 @@ static struct sim_outcome sim_try_vanish(struct sim_qp *qp, enum fab_counter why
 }
 
 /* The way of a connected queue pair is looked up once a topology. */
-static struct fab_path sim_try_path_of(struct sim_qp *qp, const struct ibv_ah_attr *ah, uint8_t mtu)
+static struct fab_path sim_attempt_path_of(struct sim_qp *qp, const struct ibv_ah_attr *ah,
+                                           uint8_t mtu)
 {
   struct sim_sq *sq = qp->sq;
   const struct fab_qp *entry = sim_fab_qp(qp);
@@ -105,7 +107,7 @@ static struct fab_path sim_try_path_of(struct sim_qp *qp, const struct ibv_ah_at
 }
 
 /* Acknowledgements go by the target's own address vector. */
-static bool sim_try_answers(const struct fab_qp *to, const struct sim_qp *qp)
+static bool sim_attempt_answers(const struct fab_qp *to, const struct sim_qp *qp)
 {
   struct sim_sq *sq = qp->sq;
   if (sq->answer_topology == sq->path_topology && sq->answer_number == to->number)
@@ -119,58 +121,59 @@ static bool sim_try_answers(const struct fab_qp *to, const struct sim_qp *qp)
   return true;
 }
 
-static uint8_t sim_try_gid_type(const struct fab_port *port, const struct ibv_ah_attr *ah)
+static uint8_t sim_attempt_gid_type(const struct fab_port *port, const struct ibv_ah_attr *ah)
 {
   return port->gids[ah->grh.sgid_index % FAB_GIDS].type;
 }
 
 /* Both ends of a connection speak one version of RoCE: what comes in another is not theirs. */
-static bool sim_try_types_agree(const struct sim_qp *qp, const struct ibv_ah_attr *ah,
-                                const struct fab_qp *to)
+static bool sim_attempt_types_agree(const struct sim_qp *qp, const struct ibv_ah_attr *ah,
+                                    const struct fab_qp *to)
 {
   const struct fab_port *from = fab_port_of(sim_fab_qp(qp)->device, qp->attr.port_num);
   if (from->link_layer != IBV_LINK_LAYER_ETHERNET)
     return true;
-  return sim_try_gid_type(from, ah) == sim_try_gid_type(fab_port_of(to->device, to->port), &to->ah);
+  return sim_attempt_gid_type(from, ah) ==
+         sim_attempt_gid_type(fab_port_of(to->device, to->port), &to->ah);
 }
 
 /* Two members of one partition, of which one at least is full. */
-static bool sim_try_partitions_agree(const struct sim_qp *qp, const struct fab_qp *to)
+static bool sim_attempt_partitions_agree(const struct sim_qp *qp, const struct fab_qp *to)
 {
   const uint16_t from = fab_port_of(sim_fab_qp(qp)->device, qp->attr.port_num)->pkeys[0];
   const uint16_t at = fab_port_of(to->device, to->port)->pkeys[0];
   return !((from ^ at) & 0x7fff) && ((from | at) & 0x8000);
 }
 
-static uint32_t sim_try_packets_of(uint32_t length, uint8_t mtu)
+static uint32_t sim_attempt_packets_of(uint32_t length, uint8_t mtu)
 {
   uint32_t bytes = 128u << mtu;
   return length ? (length + bytes - 1) / bytes : 1;
 }
 
-static bool sim_try_sizes_agree(const struct fab_qp *to, uint32_t length, uint8_t mtu)
+static bool sim_attempt_sizes_agree(const struct fab_qp *to, uint32_t length, uint8_t mtu)
 {
   return length <= 128u << mtu ? length <= 128u << to->path_mtu : mtu == to->path_mtu;
 }
 
 /* What the target's port makes of a packet before any answer: FAB_COUNTERS if it takes it. */
-static enum fab_counter sim_try_refused(struct sim_qp *qp, const struct sim_message *message,
-                                        const struct fab_qp *to)
+static enum fab_counter sim_attempt_refused(struct sim_qp *qp, const struct sim_message *message,
+                                            const struct fab_qp *to)
 {
   const struct sim_slot *slot = message->slot;
   enum ibv_qp_state state = to->state;
   if (state != IBV_QPS_RTR && state != IBV_QPS_RTS && state != IBV_QPS_SQD && state != IBV_QPS_SQE)
     return FAB_LOST_QP_STATE;
-  if (qp->kind != SIM_UD && !sim_try_types_agree(qp, message->ah, to))
+  if (qp->kind != SIM_UD && !sim_attempt_types_agree(qp, message->ah, to))
     return FAB_LOST_GID_TYPE;
-  if (!sim_try_partitions_agree(qp, to))
+  if (!sim_attempt_partitions_agree(qp, to))
     return FAB_LOST_PKEY;
   switch (qp->kind) {
   case SIM_RC:
   case SIM_UC:
-    if (to->kind != qp->kind || to->dest_qpn != qp->number || !sim_try_answers(to, qp))
+    if (to->kind != qp->kind || to->dest_qpn != qp->number || !sim_attempt_answers(to, qp))
       return FAB_LOST_PEER;
-    if (!sim_try_sizes_agree(to, slot->length, (uint8_t)qp->attr.path_mtu))
+    if (!sim_attempt_sizes_agree(to, slot->length, (uint8_t)qp->attr.path_mtu))
       return FAB_LOST_MTU;
     if (to->ece != sim_fab_qp(qp)->ece)
       return FAB_LOST_ECE;
@@ -186,12 +189,12 @@ static enum fab_counter sim_try_refused(struct sim_qp *qp, const struct sim_mess
       return FAB_LOST_NO_QP;
     if (to->dct_key != slot->dc_key)
       return FAB_LOST_KEY;
-    return sim_try_sizes_agree(to, slot->length, (uint8_t)qp->attr.path_mtu) ? FAB_COUNTERS
-                                                                             : FAB_LOST_MTU;
+    return sim_attempt_sizes_agree(to, slot->length, (uint8_t)qp->attr.path_mtu) ? FAB_COUNTERS
+                                                                                 : FAB_LOST_MTU;
   }
 }
 
-static void sim_try_count(const struct sim_qp *qp, const struct fab_qp *to, uint32_t length)
+static void sim_attempt_count(const struct sim_qp *qp, const struct fab_qp *to, uint32_t length)
 {
   struct fab_port *from = fab_port_of(sim_fab_qp(qp)->device, qp->attr.port_num);
   struct fab_port *at = fab_port_of(to->device, to->port);
@@ -201,32 +204,32 @@ static void sim_try_count(const struct sim_qp *qp, const struct fab_qp *to, uint
   atomic_fetch_add_explicit(&at->counters[FAB_RX_BYTES], length, memory_order_relaxed);
 }
 
-static struct sim_outcome sim_try_deliver(struct sim_qp *qp, struct fab_path path, uint32_t number,
-                                          const struct sim_message *message)
+static struct sim_outcome sim_attempt_deliver(struct sim_qp *qp, struct fab_path path,
+                                              uint32_t number, const struct sim_message *message)
 {
   struct fab_qp *to = fab_qp_of(number);
   if (!to)
-    return sim_try_vanish(qp, FAB_LOST_NO_QP);
+    return sim_attempt_vanish(qp, FAB_LOST_NO_QP);
   uint32_t owner = to->owner;
   /* Where no bytes are to move, nothing else would show it. */
   if (message->length ? fab_seems_dead(owner) : fab_is_dead(owner))
-    return sim_try_vanish(qp, FAB_LOST_DEAD);
+    return sim_attempt_vanish(qp, FAB_LOST_DEAD);
   sim_qp_lock(to);
   if (to->number != number || to->device != path.device || to->port != path.port) {
     fab_unlock(&to->lock);
-    return sim_try_vanish(qp, FAB_LOST_NO_QP);
+    return sim_attempt_vanish(qp, FAB_LOST_NO_QP);
   }
-  enum fab_counter why = sim_try_refused(qp, message, to);
+  enum fab_counter why = sim_attempt_refused(qp, message, to);
   if (why != FAB_COUNTERS) {
     fab_unlock(&to->lock);
-    return sim_try_vanish(qp, why);
+    return sim_attempt_vanish(qp, why);
   }
   if (to->kind == SIM_DCT &&
       fab_fault_hits(FAB_FAULT_TARGET_ERROR, to->device, number, NULL, NULL)) {
     atomic_store_explicit(&to->state, IBV_QPS_ERR, memory_order_release);
     sim_qp_event(to, IBV_EVENT_QP_FATAL);
     fab_unlock(&to->lock);
-    return sim_try_vanish(qp, FAB_LOST_FAULT);
+    return sim_attempt_vanish(qp, FAB_LOST_FAULT);
   }
   if (to->state == IBV_QPS_RTR && !to->communicated && qp->kind == SIM_RC) {
     to->communicated = 1;
@@ -234,20 +237,21 @@ static struct sim_outcome sim_try_deliver(struct sim_qp *qp, struct fab_path pat
   }
   struct sim_outcome outcome = sim_respond(to, message);
   if (outcome.fate == SIM_DONE) {
-    sim_try_count(qp, to, message->slot->length);
+    sim_attempt_count(qp, to, message->slot->length);
     if (qp->kind == SIM_RC) {
-      uint32_t packets = sim_try_packets_of(message->slot->length, (uint8_t)qp->attr.path_mtu);
+      uint32_t packets = sim_attempt_packets_of(message->slot->length, (uint8_t)qp->attr.path_mtu);
       to->rq_psn = (to->rq_psn + packets) & 0xffffff;
       qp->sq->psn = (qp->sq->psn + packets) & 0xffffff;
     }
   }
   fab_unlock(&to->lock);
   if (outcome.fate == SIM_LOST && fab_is_dead(owner))
-    return sim_try_vanish(qp, FAB_LOST_DEAD);
+    return sim_attempt_vanish(qp, FAB_LOST_DEAD);
   return outcome;
 }
 
-static struct sim_outcome sim_try_multicast(struct sim_qp *qp, const struct sim_message *message)
+static struct sim_outcome sim_attempt_multicast(struct sim_qp *qp,
+                                                const struct sim_message *message)
 {
   const struct fab_port *from = fab_port_of(sim_fab_qp(qp)->device, qp->attr.port_num);
   for (unsigned i = 0; i < FAB_MCAST; i++) {
@@ -258,12 +262,12 @@ static struct sim_outcome sim_try_multicast(struct sim_qp *qp, const struct sim_
     struct fab_path path = {.device = to->device, .port = to->port, .found = true};
     const struct fab_port *at = fab_port_of(path.device, path.port);
     if (at && at->up && from->up && at->subnet == from->subnet)
-      sim_try_deliver(qp, path, number, message);
+      sim_attempt_deliver(qp, path, number, message);
   }
   return (struct sim_outcome){.fate = SIM_DONE};
 }
 
-static uint16_t sim_try_sum16(const uint8_t *bytes, unsigned n)
+static uint16_t sim_attempt_sum16(const uint8_t *bytes, unsigned n)
 {
   uint32_t sum = 0;
   for (unsigned i = 0; i < n; i += 2)
@@ -275,8 +279,8 @@ static uint16_t sim_try_sum16(const uint8_t *bytes, unsigned n)
 
 /* The 40 bytes before a datagram: a GRH, or for RoCEv2 over IPv4 that header in their second
  * half. */
-static void sim_try_write_header(uint8_t header[40], const struct fab_port *from,
-                                 const struct ibv_ah_attr *ah, uint32_t length)
+static void sim_attempt_write_header(uint8_t header[40], const struct fab_port *from,
+                                     const struct ibv_ah_attr *ah, uint32_t length)
 {
   memset(header, 0, 40);
   if (!ah->is_global)
@@ -294,7 +298,7 @@ static void sim_try_write_header(uint8_t header[40], const struct fab_port *from
     ip[9] = 17;
     memcpy(ip + 12, source->gid.raw + 12, 4);
     memcpy(ip + 16, ah->grh.dgid.raw + 12, 4);
-    uint16_t sum = htons(sim_try_sum16(ip, 20));
+    uint16_t sum = htons(sim_attempt_sum16(ip, 20));
     memcpy(ip + 10, &sum, 2);
     return;
   }
@@ -309,7 +313,7 @@ static void sim_try_write_header(uint8_t header[40], const struct fab_port *from
   memcpy(header, &grh, 40);
 }
 
-struct sim_outcome sim_try(struct sim_qp *qp, struct sim_slot *slot)
+struct sim_outcome sim_attempt(struct sim_qp *qp, struct sim_slot *slot)
 {
   struct fab_qp *entry = sim_fab_qp(qp);
   if (slot->opcode == IBV_WR_BIND_MW)
@@ -328,27 +332,28 @@ struct sim_outcome sim_try(struct sim_qp *qp, struct sim_slot *slot)
                                 .length = slot->length,
                                 .slid = port->lid};
   if (qp->kind == SIM_UD) {
-    sim_try_write_header(header, port, ah, slot->length);
+    sim_attempt_write_header(header, port, ah, slot->length);
     runs.run[runs.count++] = (struct sim_bytes){fab_slot, (uintptr_t)header, sizeof(header)};
     message.length += sizeof(header);
   }
-  enum ibv_wc_status status = sim_try_check(qp, slot);
+  enum ibv_wc_status status = sim_attempt_check(qp, slot);
   if (!status)
-    status = sim_try_gather(qp, slot, &runs);
+    status = sim_attempt_gather(qp, slot, &runs);
   if (status)
     return sim_error(status);
   if (fab->strict && qp->kind == SIM_DCI && !slot->remote_qpn)
     sim_strict_report("qp 0x%06x sends to target 0: was a DCT's qp_num read before it was in RTR?",
                       qp->number);
   struct sim_outcome outcome;
-  if (sim_try_faulted(qp, slot, &outcome))
+  if (sim_attempt_faulted(qp, slot, &outcome))
     return outcome;
   if (qp->kind == SIM_UD && ah->is_global && ah->grh.dgid.raw[0] == 0xff)
-    return sim_try_multicast(qp, &message);
+    return sim_attempt_multicast(qp, &message);
   uint8_t mtu = qp->kind == SIM_UD ? 1 : (uint8_t)qp->attr.path_mtu;
-  struct fab_path path = sim_try_path_of(qp, ah, mtu);
+  struct fab_path path = sim_attempt_path_of(qp, ah, mtu);
   if (!path.found)
-    return sim_try_vanish(qp, path.lost);
+    return sim_attempt_vanish(qp, path.lost);
   bool connected = qp->kind == SIM_RC || qp->kind == SIM_UC;
-  return sim_try_deliver(qp, path, connected ? qp->attr.dest_qp_num : slot->remote_qpn, &message);
+  return sim_attempt_deliver(qp, path, connected ? qp->attr.dest_qp_num : slot->remote_qpn,
+                             &message);
 }
