@@ -25,7 +25,8 @@ from harness import BUILD, FAKES, HANGS, ROOT, SANITIZED, Case, main
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "config" / "README.md", ROOT / "docs" / "concepts.md",
          *(path for folder in ("start", "howto", "operations", "reference", "internals") for path in sorted((ROOT / "docs" / folder).glob("*.md"))),
          *sorted(path.parent / "README.md" for family in ("transports", "memory", "filters")
-                 for path in (ROOT / family).glob("*/options.c"))]  # fmt: skip
+                 for path in (ROOT / family).glob("*/options.c")),
+         *sorted((ROOT / "subprojects").rglob("README.md"))]  # fmt: skip
 CONFIGURATIONS = sorted((ROOT / "config").glob("*.yaml"))
 # Languages of blocks: those that are run or checked, and those of no example that could be.
 LANGUAGES, OTHERS = ("sh", "yaml"), ("", "c")
