@@ -575,7 +575,7 @@ static void test_not_a_receiver(void **state)
 
 /* ---- The Unix socket ------------------------------------------------------------------------ */
 
-static int side_guest(const char *path)
+static int unix_connection(const char *path)
 {
   uint32_t uid;
   int fd = unix_connect(path, false, &uid);
@@ -592,7 +592,7 @@ static int side_sender(struct scene *scene, int *side)
 
   assert_true(plain_receive(fd, &got));
   assert_true(got.has_token);
-  *side = side_guest(got.unix_path);
+  *side = unix_connection(got.unix_path);
   assert_int_equal(unix_claim_make(fd, true, got.token, &claim), 0);
   assert_int_equal(unix_send_claim(*side, &claim), 0);
   assert_true(plain_readable(*side));
@@ -615,7 +615,7 @@ static void offer_fds(int fd, uint64_t id)
 }
 
 /* Its descriptors never come: the stream goes on without. */
-static void test_side_descriptors_never_come(void **state)
+static void test_unix_descriptors_never_come(void **state)
 {
   struct scene scene = scene_new();
   int side;
@@ -634,7 +634,7 @@ static void test_side_descriptors_never_come(void **state)
   scene_close(&scene);
 }
 
-static void test_side_descriptors_come_late(void **state)
+static void test_unix_descriptors_come_late(void **state)
 {
   struct scene scene = scene_new();
   struct unix_fds batch = {.id = 1, .count = 1, .fds = {2}};
@@ -671,7 +671,7 @@ static void send_many_fds(int side, int count)
   assert_int_equal(sendmsg(side, &message, MSG_NOSIGNAL), sizeof(id));
 }
 
-static void test_side_misuse(void **state)
+static void test_unix_misuse(void **state)
 {
   (void)state;
   for (int i = 0; i < 3; i++) {
@@ -699,7 +699,7 @@ static void test_side_misuse(void **state)
 }
 
 /* Descriptors that no frame asks for are bounded, and closed with the peer. */
-static void test_side_flood(void **state)
+static void test_unix_flood(void **state)
 {
   uint32_t before = open_descriptors();
   struct scene scene = scene_new();
@@ -725,11 +725,11 @@ static void test_side_flood(void **state)
   descriptors_wait(before);
 }
 
-static void test_side_guests(void **state)
+static void test_unix_connections_make_room(void **state)
 {
-  enum { GUESTS = 100 };
+  enum { CONNECTIONS = 100 };
   struct scene scene = scene_new();
-  int guests[GUESTS];
+  int others[CONNECTIONS];
 
   (void)state;
   scene.receiver->limits.answer_ns = SHORT_NS;
@@ -737,11 +737,11 @@ static void test_side_guests(void **state)
   int fd = plain_connect(scene.port);
   assert_true(plain_receive(fd, &got));
   int count = 0;
-  while (count < GUESTS)
-    guests[count++] = side_guest(got.unix_path);
+  while (count < CONNECTIONS)
+    others[count++] = unix_connection(got.unix_path);
   for (int i = 0; i < count; i++) {
-    assert_true(plain_closed(guests[i]));
-    close(guests[i]);
+    assert_true(plain_closed(others[i]));
+    close(others[i]);
   }
   close(fd);
   scene_close(&scene);
@@ -823,11 +823,11 @@ int main(void)
       TIMED(test_receiver_never_answers_the_offer),
       TIMED(test_sender_tries_again),
       cmocka_unit_test(test_not_a_receiver),
-      TIMED(test_side_descriptors_never_come),
-      cmocka_unit_test(test_side_descriptors_come_late),
-      cmocka_unit_test(test_side_misuse),
-      cmocka_unit_test(test_side_flood),
-      TIMED(test_side_guests),
+      TIMED(test_unix_descriptors_never_come),
+      cmocka_unit_test(test_unix_descriptors_come_late),
+      cmocka_unit_test(test_unix_misuse),
+      cmocka_unit_test(test_unix_flood),
+      TIMED(test_unix_connections_make_room),
       TIMED(test_node_waits_for_a_late_hello),
   };
 

@@ -433,7 +433,7 @@ static void test_closes_that_are_held_up(void **state)
   enum { SOCKETS_MAX = 100 };
   const struct control_totals totals = totals_of(3);
   struct end *receiver = end_new(), *sender = end_new(), *later = end_new();
-  int others[SOCKETS_MAX], count = 0, side, guest;
+  int others[SOCKETS_MAX], count = 0, side, other;
   void *in = end_stream(receiver, "a", false, NULL), *more = end_stream(receiver, "b", false, NULL);
   void *out = end_stream(sender, "a", true, NULL);
 
@@ -456,7 +456,7 @@ static void test_closes_that_are_held_up(void **state)
     assert_true(plain_receive(fd, &got));
   assert_int_equal(got.type, WIRE_BYE);
   assert_non_null(strstr(got.text, "accepts no descriptors"));
-  int late = side_open(port, true, &guest);
+  int late = side_open(port, true, &other);
   log_wait("refusing connections to the Unix socket");
   assert_int_equal(control_beat(sender->control, out, &totals), 0);
   end_wait(receiver, SEEN_BEAT, in, 0);
@@ -467,7 +467,7 @@ static void test_closes_that_are_held_up(void **state)
   assert_int_equal(end_connect(later, port), 0);
   end_wait(receiver, SEEN_PEER, more, 0);
   assert_false(closer_is_behind());
-  const int ours[] = {fd, side, late, guest};
+  const int ours[] = {fd, side, late, other};
   for (int i = 0; i < 4; i++)
     close(ours[i]);
   end_close(sender);
@@ -476,11 +476,11 @@ static void test_closes_that_are_held_up(void **state)
 }
 
 /* As many as like to: the oldest goes, and one that says its claim is heard. */
-static void test_guests_make_room(void **state)
+static void test_unix_connections_make_room(void **state)
 {
-  enum { GUESTS = 200 };
+  enum { CONNECTIONS = 200 };
   struct end *sender = end_new();
-  int guests[GUESTS];
+  int others[CONNECTIONS];
   uint32_t uid;
   void *in;
 
@@ -489,14 +489,14 @@ static void test_guests_make_room(void **state)
   uint16_t port = control_port(receiver->control);
   int fd = plain_connect(port);
   assert_true(plain_receive(fd, &got));
-  for (int i = 0; i < GUESTS; i++)
-    assert_true((guests[i] = unix_connect(got.unix_path, false, &uid)) >= 0);
+  for (int i = 0; i < CONNECTIONS; i++)
+    assert_true((others[i] = unix_connect(got.unix_path, false, &uid)) >= 0);
   end_stream(sender, "a", true, NULL);
   assert_int_equal(end_connect(sender, port), 0);
   end_wait(receiver, SEEN_PEER, in, 0);
-  assert_true(plain_closed(guests[0]));
-  for (int i = 0; i < GUESTS; i++)
-    close(guests[i]);
+  assert_true(plain_closed(others[0]));
+  for (int i = 0; i < CONNECTIONS; i++)
+    close(others[i]);
   close(fd);
   end_close(sender);
   end_close(receiver);
@@ -617,7 +617,7 @@ int main(void)
       cmocka_unit_test(test_descriptors_that_linger),
       cmocka_unit_test(test_closes_that_are_held_up),
       TIMED(test_side_socket_closed),
-      cmocka_unit_test(test_guests_make_room),
+      cmocka_unit_test(test_unix_connections_make_room),
       cmocka_unit_test(test_folder_is_private_and_goes),
       cmocka_unit_test(test_folders_of_the_dead),
       cmocka_unit_test(test_folder_lies_in_the_runtime_folder),
