@@ -19,7 +19,7 @@
 
 #define SHARE_LIST_MAX 64
 
-/* What the command line says, and what that points to. */
+/* The command line, and the memory that it points to. */
 struct share_cmd {
   struct pst_share_params params;
   struct pst_setting *settings;
@@ -27,7 +27,7 @@ struct share_cmd {
   uint32_t uid[SHARE_LIST_MAX];
 };
 
-/* Cuts a list at its commas; returns how many words there are, or -ENOMEM or -E2BIG. */
+/* Splits a list at its commas; returns the number of words, -ENOMEM or -E2BIG. */
 static int share_cmd_cut(const char *text, char **copy, const char *words[SHARE_LIST_MAX])
 {
   int count = 0;
@@ -82,7 +82,7 @@ static int share_cmd_read_lists(const struct command *command, const struct argu
   return share_cmd_read_allowed(command, arguments->share[SHARE_ALLOW], cmd);
 }
 
-/* 0, or -EINVAL, which has been said. share_cmd_free() in any case. */
+/* Reads the command line. 0, or -EINVAL after logging; call share_cmd_free() in any case. */
 static int share_cmd_read(const struct command *command, const struct arguments *arguments,
                           struct share_cmd *cmd)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a client asks of a worker, its rings and endpoints. */
+/* Requests of a client that concern a worker, its rings and its endpoints. */
 #include <assert.h>
 #include <errno.h>
 #include <sched.h>
@@ -204,7 +204,7 @@ static int share_endpoint_open(struct share_worker *worker, struct share_command
   return 0;
 }
 
-/* The blob that came with the request. */
+/* Returns the blob that came with the request. */
 static struct pst_blob share_call_blob(const struct share_command *command)
 {
   struct pst_blob blob = {.struct_size = sizeof(blob),
@@ -370,7 +370,7 @@ void share_call_run(struct share_worker *worker, struct share_command *command)
     pst_text_write(reply->text, sizeof(reply->text), pst_log_last_error());
 }
 
-/* Ends what a client has left: its peers get DISCONNECTED. */
+/* Closes what a client has left open: its peers get DISCONNECTED. */
 void share_call_close_all(struct share_worker *worker)
 {
   const uint64_t deadline = clock_now_ns() + SHARE_CLOSING_NS;

@@ -12,9 +12,9 @@
 #include "util/closer.h"
 #include "util/log.h"
 
-#define OPEN_SECONDS 5 /* a connection that has not opened its device by then ends */
+#define OPEN_SECONDS 5 /* for a new connection to open its device */
 
-/* What the client's thread reads into and answers from. */
+/* Buffers of the client's thread. */
 struct share_packet {
   struct pst_share_request request;
   unsigned char bytes[PST_SHARE_BYTES];
@@ -31,7 +31,8 @@ struct share_answer {
 /* What a client may have of the transport's limits. */
 static void share_client_narrow(const struct share_class *class, struct pst_limits *limits)
 {
-  /* Lent memory is the router's, and the options of foreign peers are the client's. */
+  /* Lent memory is the router's own; options for peers without Penstock are known to the client
+   * alone. */
   limits->capabilities &= ~(uint64_t)(PST_CAP_LEND | PST_CAP_BARE_RING | PST_CAP_FOREIGN);
   limits->capabilities |= PST_CAP_WAKEUP | PST_CAP_QUEUES;
   if (limits->endpoints_max > PST_SHARE_ENDPOINTS)
@@ -75,7 +76,7 @@ static void share_client_plan(const struct share_class *class, const struct pst_
   plan->pieces = share_client_lesser(plan->pieces, PST_SHARE_PIECES);
 }
 
-/* How long the client's next packet may take; 0: for ever. */
+/* Sets how long the client's next packet may take; 0: for ever. */
 static void share_client_set_patience(const struct share_client *client, time_t seconds)
 {
   const struct timeval patience = {.tv_sec = seconds};
@@ -84,7 +85,7 @@ static void share_client_set_patience(const struct share_client *client, time_t 
     pst_log(PST_LOG_WARN, "share: SO_RCVTIMEO: %s", strerror(errno));
 }
 
-/* Opens the client's memories and device; what is open stays so after a failure. */
+/* Opens the client's memories and device; after a failure the caller closes what is open. */
 static int share_client_open(struct share_client *client, const struct share_command *command)
 {
   struct pst_share *share = client->share;
@@ -153,7 +154,7 @@ static int share_client_close_worker(struct share_client *client, uint32_t numbe
   return 0;
 }
 
-/* Calls of the device, here; those of a worker by its thread. */
+/* Runs a request: calls of the device here, those of a worker on the worker's thread. */
 static void share_client_call(struct share_client *client, struct share_command *command)
 {
   const struct pst_share_request *request = command->request;
@@ -217,7 +218,8 @@ static void share_client_refuse_version(const struct pst_share_request *request,
            PST_SHARE_VERSION, request->version);
 }
 
-/* False: the client has left, or breaks a rule, or has not opened a device. */
+/* Serves one request. False: the client has left, broke a rule, or has not opened a device in time.
+ */
 static bool share_client_serve_one(struct share_client *client, struct share_packet *packet,
                                    struct share_answer *answer)
 {
@@ -255,7 +257,7 @@ static bool share_client_serve_one(struct share_client *client, struct share_pac
                            command.reply_fds, command.reply_fd_count) == 0;
   share_command_close(&command);
   for (uint32_t i = 0; i < command.fd_count; i++)
-    closer_close(fds[i]); /* the last close may wait as long as the client likes */
+    closer_close(fds[i]); /* the last close may block for as long as the client likes */
   return goes_on && client->is_open;
 }
 

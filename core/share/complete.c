@@ -91,7 +91,7 @@ static void share_complete_one(struct share_worker *worker, struct pst_completio
   /* NOLINTNEXTLINE(performance-no-int-to-ptr): the cookie that the router gave */
   struct share_endpoint *endpoint = (struct share_endpoint *)(uintptr_t)completion->endpoint;
 
-  if (!endpoint) { /* of the worker; what lends has pointers of this process in it */
+  if (!endpoint) { /* an event of the worker; messages by reference hold pointers of this process */
     if (completion->kind == PST_COMPLETION_EVENT && completion->code == PST_EVENT_DEVICE)
       share_complete_push(worker, completion);
     return;

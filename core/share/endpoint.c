@@ -6,11 +6,11 @@
 #include "util/log.h"
 #include "worker.h"
 
-/* The queues of a client together have so many places, of some 40 bytes: a request takes
- * REQUEST_PLACES, each of its pieces one. */
+/* Limits of the queues of a client together, in places of some 40 bytes. A request takes
+ * REQUEST_PLACES, and each of its pieces one. */
 #define REQUEST_PLACES 2u
-#define ENDPOINT_PLACES 4096u /* for each that --endpoints allows */
-#define PLACES (1u << 18)     /* and so many for any client */
+#define ENDPOINT_PLACES 4096u /* for each endpoint that --endpoints allows */
+#define PLACES (1u << 18)     /* and these for each client */
 
 struct share_endpoint *share_endpoint_alloc(struct share_worker *worker)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Endpoints of this router whose peer is another endpoint of it. A transport closes a dead client's
- * endpoints in order; the peer is to learn that it died. */
+/* Pairs of endpoints of this router. The router closes a dead client's endpoints in order, so the
+ * transport reports no death. The router notes it here, and reports it to the peer. */
 #include <stdlib.h>
 
 #include "worker.h"
@@ -34,7 +34,7 @@ void share_life_address(struct share_endpoint *endpoint, const void *bytes, uint
   pthread_mutex_unlock(&share->lives_lock);
 }
 
-/* The lock is held. */
+/* Call with the lock. */
 static void share_life_unuse(struct pst_share *share, struct share_life *life)
 {
   if (!life || --life->uses > 0)

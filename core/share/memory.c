@@ -116,8 +116,8 @@ static int share_memory_map(struct share_client *client, struct share_mr *mr,
     return -EINVAL;
   }
   if (system.f_type == HUGETLB_MAGIC && !client->share->params.huge) {
-    pst_log(PST_LOG_ERROR, "the memory has huge pages, which a client can take away while the "
-                           "router copies; use ordinary pages, or start `penstock share --huge`");
+    pst_log(PST_LOG_ERROR, "the memory has huge pages, which a client can remove while the router "
+                           "copies; use ordinary pages, or start `penstock share --huge`");
     return -EOPNOTSUPP;
   }
   const uint64_t page = system.f_type == HUGETLB_MAGIC ? (uint64_t)system.f_bsize : pst_page_size();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The inside of the router: a listener, for each client a thread that answers its requests, for
- * each of the client's workers a thread that has the transport's worker.
+ * The router's internals. One thread listens, each client has a thread that answers its requests,
+ * and each worker of a client has a thread that polls the transport's worker.
  */
 #ifndef PST_SHARE_ROUTER_H
 #define PST_SHARE_ROUTER_H
@@ -21,8 +21,8 @@
 
 #define SHARE_WORKERS_MAX 256u
 #define SHARE_REGIONS_MAX 65536u
-#define SHARE_SLOTS_MAX (1u << 20)            /* of all rings of a client */
-#define SHARE_MESSAGE_MAX (UINT64_C(1) << 32) /* that a client may plan */
+#define SHARE_SLOTS_MAX (1u << 20)            /* of all rings of a client together */
+#define SHARE_MESSAGE_MAX (UINT64_C(1) << 32) /* the largest that a client may plan */
 
 struct share_client;
 struct share_device;
@@ -32,12 +32,12 @@ struct share_worker;
 /* Registered memory of a client. Its place is never freed before the client, so that a worker may
  * look at any place. */
 struct share_mr {
-  _Atomic uint32_t number; /* 0: not to be used */
+  _Atomic uint32_t number; /* 0: must not be used */
   _Atomic uint32_t uses;   /* by rings, and by requests that are not done */
   uint32_t generation;
   uint32_t access;
   uint64_t length;
-  struct pst_mr *mr; /* NULL: the place is free */
+  struct pst_mr *mr; /* NULL: the entry is free */
   struct pst_region region;
   struct pst_export from; /* what the client has handed over; the descriptor is the router's own */
   void *map; /* host memory: this process's mapping; of a dma-buf, addresses that nobody may touch;
@@ -53,7 +53,7 @@ struct share_command {
   uint32_t fd_count;
   struct pst_share_reply *reply;
   void *reply_bytes;            /* PST_SHARE_BYTES */
-  int reply_fds[PST_SHARE_FDS]; /* the command's own: closed when the reply is out */
+  int reply_fds[PST_SHARE_FDS]; /* closed after the reply is sent */
   uint32_t reply_fd_count;
 };
 
@@ -112,18 +112,19 @@ struct pst_share {
   _Atomic uint64_t regions, bytes, endpoints, requests, messages;
 };
 
-/* client.c. Takes the connection over; on failure it is closed. */
+/* client.c. Takes the connection over, and closes it on failure. */
 int share_client_start(struct pst_share *share, int fd, pid_t pid, uid_t uid);
-/* Wait for its thread, which has ended or whose connection is shut down. */
+/* Wait for the client's thread, which has ended or ends since its connection is shut down. */
 void share_client_join(struct share_client *client);
 
-/* expel.c. Disconnects a client that broke a rule. Any thread; the first reason counts. */
+/* expel.c. Disconnect a client that broke a rule, and log which. Any thread; the first rule counts.
+ */
 void share_client_expel(struct share_client *client, const char *rule);
 
-/* command.c. The reply gets a duplicate of this descriptor: its owner may close it before the reply
- * is out. On the thread that owns it. */
+/* command.c. Add a duplicate of the descriptor to the reply, since its owner may close it before
+ * the reply is sent. On the thread that owns it. */
 int share_command_add_fd(struct share_command *command, int fd);
-/* The reply gets this blob of the transport. On the thread of the blob's owner. */
+/* Add a blob of the transport to the reply. On the thread of the blob's owner. */
 int share_command_add_blob(struct share_command *command, const struct pst_blob *blob);
 /* The reply gets the counters of the client's device; of this worker or endpoint of it, where there
  * is one. Returns how many, or -errno. On the thread of what has them. */
@@ -149,7 +150,7 @@ void share_memory_close(struct share_client *client);
 int share_mr_register(struct share_client *client, const struct share_command *command);
 int share_mr_deregister(struct share_client *client, uint32_t number);
 void share_mr_deregister_all(struct share_client *client);
-/* Any thread. A use of the mr, or NULL. */
+/* Take a use of a registered region; NULL: there is none of that number. Any thread. */
 struct share_mr *share_mr_use(struct share_client *client, uint32_t number);
 static inline void share_mr_unuse(struct share_mr *mr)
 {
@@ -159,9 +160,9 @@ static inline void share_mr_unuse(struct share_mr *mr)
 
 /* worker.c: on the client's thread. */
 int share_worker_open(struct share_client *client, struct share_command *command);
-/* Its thread ends soon; share_worker_close() waits for that. */
+/* Make the worker's thread end; share_worker_close() waits for it. */
 void share_worker_stop(struct share_worker *worker);
-/* All that it had open ends. */
+/* Close the worker and everything that it has open. */
 void share_worker_close(struct share_worker *worker);
 /* Let the worker's thread carry out a command. */
 void share_worker_ask(struct share_worker *worker, struct share_command *command);

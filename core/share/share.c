@@ -18,8 +18,8 @@
 #include "util/clock.h"
 #include "util/log.h"
 
-#define REAP_MS 100                /* threads of clients that have left are joined so often */
-#define SHARE_WARN_NS PST_NS_PER_S /* a refusal is logged so often */
+#define REAP_MS 100                /* how often threads of clients that have left are joined */
+#define SHARE_WARN_NS PST_NS_PER_S /* how often a refusal is logged, at most */
 
 /* ---- Clients that come and go -------------------------------------------------------------- */
 
@@ -67,7 +67,7 @@ static void share_refuse(struct pst_share *share, int fd, const char *why)
   close(fd);
 }
 
-/* How many clients of this user there are. */
+/* Returns the number of clients of a user. */
 static uint32_t share_count_of(struct pst_share *share, uid_t uid)
 {
   uint32_t count = 0;
@@ -79,7 +79,8 @@ static uint32_t share_count_of(struct pst_share *share, uid_t uid)
   return count;
 }
 
-/* accept4() has failed. A connection that has no descriptor yet stays: wait, rather than spin. */
+/* Waits after accept4() has failed: a connection for which there is no descriptor stays in the
+ * queue. */
 static void share_accept_failed(struct pst_share *share, int code)
 {
   struct pollfd stop = {.fd = share->stop_fd, .events = POLLIN};
@@ -95,10 +96,10 @@ static void share_accept_failed(struct pst_share *share, int code)
   poll(&stop, 1, REAP_MS);
 }
 
-/* Serves the connection that waits, or refuses it and says why. */
+/* Accepts the next connection, and serves it or refuses it with the reason. */
 static void share_accept(struct pst_share *share)
 {
-  /* Among several users none can keep the others out. */
+  /* With several users, none can take all places. */
   const uint32_t clients = share->params.clients;
   const bool is_for_several = share->params.uid_count > 1 || share->params.limits;
   const uint32_t most = is_for_several && clients > 1 ? clients / 2 : clients;
@@ -226,7 +227,8 @@ static int share_load(struct pst_share *share, const struct pst_share_params *pa
   return rc;
 }
 
-/* A lock beside the socket says whether a router lives there: a killed one leaves its socket. */
+/* Locks a file beside the socket, which shows whether a router lives: a killed one leaves its
+ * socket. */
 static int share_lock_socket(struct pst_share *share, struct pst_error *error)
 {
   char path[sizeof(share->socket) + 8];
@@ -242,7 +244,7 @@ static int share_lock_socket(struct pst_share *share, struct pst_error *error)
   return 0;
 }
 
-/* Removes the socket that a killed router has left, and nothing else. The lock is held. */
+/* Removes the socket that a killed router has left, and no other file. Call with the lock. */
 static int share_remove_stale(struct pst_share *share, struct pst_error *error)
 {
   struct stat file;

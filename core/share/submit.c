@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The client's requests: out of its ring, checked, into the transport. */
+/* Takes the client's requests out of its ring, checks them, and posts them to the transport. */
 #include <errno.h>
 #include <string.h>
 
@@ -16,7 +16,7 @@ static uint32_t share_submit_right(uint32_t opcode)
                                                          : PST_ACCESS_LOCAL_WRITE;
 }
 
-/* A use of the mr that a piece lies in; NULL: there is none, and *wrong says so. */
+/* Takes a use of the region that a piece lies in; NULL: there is none, and *wrong is set. */
 static struct share_mr *share_submit_piece(struct share_worker *worker, uint32_t number,
                                            uint64_t offset, uint64_t length, uint32_t right,
                                            bool *wrong)
@@ -34,7 +34,7 @@ static struct share_mr *share_submit_piece(struct share_worker *worker, uint32_t
   return mr;
 }
 
-/* Pieces that follow `entry` in the ring, at *head. */
+/* Reads the pieces that follow `entry` in the ring, at *head. */
 static void share_submit_pieces(struct share_endpoint *endpoint,
                                 const struct pst_share_entry *entry, uint32_t at, uint32_t *head,
                                 bool *wrong)
@@ -88,7 +88,7 @@ static void share_submit_remote(struct share_endpoint *endpoint,
     request->u.rma = (struct pst_rma_target){inner, entry->u.request.u.rma.offset, 0};
 }
 
-/* False: the request breaks a rule. */
+/* Queues a request. False: it breaks a rule. */
 static bool share_submit_request(struct share_worker *worker, const struct pst_share_entry *entry,
                                  uint32_t *head)
 {
@@ -134,7 +134,7 @@ static bool share_submit_request(struct share_worker *worker, const struct pst_s
   return true;
 }
 
-/* False: a token is not out. */
+/* Releases tokens. False: the client does not have one of them. */
 static bool share_submit_release(struct share_worker *worker, const struct pst_share_entry *entry)
 {
   uint64_t tokens[7];
@@ -182,8 +182,8 @@ uint32_t share_submit_take(struct share_worker *worker)
 
 /* ---- Into the transport -------------------------------------------------------------- */
 
-/* The request that is next to be posted ends with this status, behind those under way. False:
- * later. */
+/* Ends the next request to be posted with this status, once those under way are done. False: they
+ * are not. */
 static bool share_submit_fail(struct share_endpoint *endpoint, int32_t status)
 {
   const uint32_t at = endpoint->posted & endpoint->mask;
@@ -196,7 +196,7 @@ static bool share_submit_fail(struct share_endpoint *endpoint, int32_t status)
   return true;
 }
 
-/* What a request takes of the rate's budget. */
+/* Returns the bytes that a request takes of the rate's budget. */
 static double share_submit_cost(const struct pst_request *request)
 {
   return request->opcode <= PST_OP_READ ? (double)request->arg.length : 8;
@@ -235,7 +235,7 @@ static void share_submit_refund(struct share_client *client, const struct pst_re
   pthread_mutex_unlock(&client->rate_lock);
 }
 
-/* Returns how many requests went, or ended. */
+/* Posts an endpoint's requests. Returns how many were posted, or ended. */
 static uint32_t share_submit_post_one(struct share_endpoint *endpoint)
 {
   struct share_worker *worker = endpoint->worker;
@@ -289,7 +289,8 @@ static void share_submit_close(struct share_endpoint *endpoint)
                                         endpoint->deadline_ns < by ? endpoint->deadline_ns : by);
 }
 
-/* The transport's endpoint is closed: cancels what it did not take, and gives CLOSED. */
+/* After the transport's endpoint is closed: cancels the requests that it did not take, and reports
+ * CLOSED. */
 static bool share_submit_finish(struct share_endpoint *endpoint)
 {
   endpoint->under_way = 0;
@@ -303,7 +304,7 @@ static bool share_submit_finish(struct share_endpoint *endpoint)
   return true;
 }
 
-/* False: the endpoint has nothing more to do here, or is freed. */
+/* Serves an active endpoint. False: it has nothing more to do, or is freed. */
 static bool share_submit_step(struct share_endpoint *endpoint, uint32_t *done)
 {
   if (!endpoint->inner) {

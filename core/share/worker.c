@@ -14,8 +14,8 @@
 #include "util/log.h"
 #include "worker.h"
 
-#define SPIN_NS (20 * PST_NS_PER_US) /* idle for so long, the thread sleeps */
-#define NAP_MS 1                     /* of a transport that wakes nobody */
+#define SPIN_NS (20 * PST_NS_PER_US) /* the thread sleeps after it was idle for so long */
+#define NAP_MS 1                     /* the longest sleep if the transport has no wake-ups */
 
 /* ---- The thread ----------------------------------------------------------------------- */
 
@@ -25,7 +25,7 @@ static void share_worker_answer(struct share_worker *worker)
 
   if (!command)
     return;
-  /* What the client submitted before it asked goes first. */
+  /* Requests that the client submitted before this call go first. */
   while (share_submit_take(worker) > 0)
     ;
   atomic_store(&worker->command, NULL);
@@ -36,7 +36,7 @@ static void share_worker_answer(struct share_worker *worker)
   pthread_mutex_unlock(&worker->lock);
 }
 
-/* One turn; returns whether something was done. */
+/* Does one turn of the loop; returns whether there was something to do. */
 static bool share_worker_turn(struct share_worker *worker)
 {
   const uint32_t before = worker->complete_tail;
@@ -78,10 +78,10 @@ static void share_worker_sleep(struct share_worker *worker)
   epoll_wait(worker->epoll_fd, events, 2, has_room ? share_worker_timeout(worker) : NAP_MS);
   pst_share_store(&page->router_sleeps, 0);
   if (read(worker->own_event, &count, sizeof(count)) < 0)
-    count = 0; /* it was not written */
+    count = 0; /* the event was not written */
 }
 
-/* Wakes the thread for this process's own business. */
+/* Wakes the thread from within the router. */
 static void share_worker_wake(struct share_worker *worker)
 {
   static const uint64_t one = 1;
@@ -166,7 +166,7 @@ static int share_worker_begin(struct share_worker *worker, uint32_t index)
   if (rc < 0)
     return rc;
   rc = share_worker_watch(worker, worker->own_event, EPOLLIN);
-  if (rc == 0) /* edges: it is never read, since a read could wait */
+  if (rc == 0) /* edge-triggered and never read, since a read could block */
     rc = share_worker_watch(worker, worker->router_event, EPOLLIN | EPOLLET);
   if (rc == 0 && client->has_wakeup)
     rc = share_worker_watch(worker, worker->ops->event_fd(worker->inner), EPOLLIN);

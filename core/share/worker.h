@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A client's worker with its rings and endpoints: they belong to the worker's thread. */
+/* A client's worker with its rings and endpoints, which belong to the worker's thread. */
 #ifndef PST_SHARE_WORKER_H
 #define PST_SHARE_WORKER_H
 
@@ -10,8 +10,8 @@
 struct share_ring {
   struct pst_ring *ring;
   struct share_mr *mr;
-  struct pst_slots slots; /* `out`: with the client */
-  uint64_t *tokens;       /* the transport's, by slot */
+  struct pst_slots slots; /* `out`: the client has the slot */
+  uint64_t *tokens;       /* the transport's tokens, by slot */
   uint32_t number;
   uint32_t endpoints;
   uint32_t slots_asked; /* counted in client->slots */
@@ -24,7 +24,7 @@ struct share_remote {
   uint32_t number;
 };
 
-/* What goes with a request that is queued or under way. */
+/* What the router keeps for a request that is queued or under way. */
 struct share_pending {
   struct share_mr *mr; /* of the one piece, or NULL */
   struct share_remote *remote;
@@ -32,8 +32,8 @@ struct share_pending {
   bool is_done;
 };
 
-/* Whether the process behind an endpoint lives; of the endpoint and of its peer, where that is one
- * of this router. */
+/* Does the process of an endpoint live? The endpoint and its peer share this, if both belong to
+ * this router. */
 struct share_life {
   struct share_life *next;
   uint64_t address; /* a hash of the endpoint's address */
@@ -41,7 +41,8 @@ struct share_life {
   atomic_bool has_died;
 };
 
-/* Requests lie in [head, tail): those before `posted` were given to the transport. */
+/* An endpoint of a client. Its requests lie in [head, tail); those before `posted` were passed to
+ * the transport. */
 struct share_endpoint {
   struct share_worker *worker;
   struct pst_endpoint *inner; /* NULL: CLOSED has come */
@@ -55,8 +56,8 @@ struct share_endpoint {
   uint32_t head, posted, tail, mask;
   uint32_t requests_max, pieces_max;
   uint64_t queued;     /* of client->queued */
-  uint32_t under_way;  /* given to the transport and not done */
-  uint32_t number;     /* of the client's */
+  uint32_t under_way;  /* passed to the transport and not done */
+  uint32_t number;     /* the client's number for it */
   bool is_active;      /* in worker->active */
   uint32_t close_mode; /* 0: open */
   bool is_closing;     /* the transport's endpoint closes */
@@ -88,7 +89,7 @@ struct share_worker {
   uint32_t active_count, endpoint_count;
 };
 
-/* life.c. The endpoint has this address; its peer has that one; it is freed. */
+/* life.c. Note the endpoint's address, or its peer's address; forget the endpoint. */
 void share_life_address(struct share_endpoint *endpoint, const void *bytes, uint32_t length);
 void share_life_connect(struct share_endpoint *endpoint, const void *bytes, uint32_t length);
 void share_life_end(struct share_endpoint *endpoint);
@@ -98,11 +99,11 @@ struct share_endpoint *share_endpoint_alloc(struct share_worker *worker);
 void share_endpoint_free(struct share_endpoint *endpoint);
 /* Allocates the queue, for requests_max requests of pieces_max pieces. */
 int share_endpoint_make_room(struct share_endpoint *endpoint);
-/* The request at this index of the queue no longer uses its memory and its remote. */
+/* Release the memory and the remote of the request at this index of the queue. */
 void share_endpoint_forget(struct share_endpoint *endpoint, uint32_t at);
-/* `count` requests of this opcode, the oldest, are done. False: there are not so many. */
+/* Note that the oldest `count` requests of this opcode are done. False: there are fewer. */
 bool share_endpoint_done(struct share_endpoint *endpoint, uint32_t opcode, uint64_t count);
-/* The endpoint has something to post, or closes: share_submit_post() looks at it. */
+/* Let share_submit_post() look at the endpoint, which has something to post, or closes. */
 static inline void share_endpoint_activate(struct share_endpoint *endpoint)
 {
   struct share_worker *worker = endpoint->worker;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The client's side of `penstock share`: objects that stand for the router's. */
+/* The client's side of `penstock share`: each object here stands for one of the router. */
 #ifndef SHARE_CLIENT_H
 #define SHARE_CLIENT_H
 
@@ -33,7 +33,7 @@ struct pst_device {
   char socket[108];
 };
 
-/* A counter's name or cause, which has to live as long as the device. */
+/* A counter's name or cause. It lives as long as the device. */
 struct share_name {
   struct share_name *next;
   char text[];
@@ -43,7 +43,7 @@ struct pst_mr {
   uint32_t number;
   uint32_t access;
   uint64_t length;
-  int fds[PST_SHARE_FDS]; /* of mr_pack, kept for the host */
+  int fds[PST_SHARE_FDS]; /* from mr_pack(); the host uses them */
   uint32_t fd_count;
 };
 
@@ -54,11 +54,11 @@ struct pst_remote {
 };
 
 struct pst_ring {
-  uint32_t number; /* as the tokens have it */
+  uint32_t number; /* in its tokens */
   uint32_t slots;
   uint64_t base, length; /* of the slots in the mr */
   uint64_t payload_max;
-  uint8_t *out; /* by slot: 1: the host has its token */
+  uint8_t *out; /* by slot; 1: the host has the token */
 };
 
 /* Requests of one opcode that are outstanding: their cookies, in post order. */
@@ -78,7 +78,7 @@ struct pst_endpoint {
   uint64_t message_max;
   bool is_connecting, is_connected, is_disconnected, is_closing;
   struct share_cookies cookies[SHARE_OPCODES];
-  int fds[SHARE_KEPT_FDS]; /* of its addresses, kept for the host */
+  int fds[SHARE_KEPT_FDS]; /* of its addresses; the host uses them */
   uint32_t fd_count;
 };
 
@@ -92,12 +92,12 @@ struct pst_worker {
   uint32_t number;
   int router_event, client_event, epoll_fd;
   bool is_armed, wants_room, has_told;
-  uint64_t looked_ns; /* when the connection was looked at last */
+  uint64_t looked_ns; /* when the connection was last checked */
   struct pst_endpoint *endpoints[PST_SHARE_ENDPOINTS];
-  uint32_t endpoint_room;  /* those behind are NULL */
+  uint32_t endpoint_room;  /* entries of `endpoints`; unused ones are NULL */
   struct pst_ring **rings; /* by place */
   uint32_t ring_room;
-  uint64_t *released; /* tokens that the router has not got */
+  uint64_t *released; /* tokens not yet passed to the router */
   uint32_t released_count, released_room;
 };
 
@@ -113,25 +113,25 @@ struct share_call {
   struct pst_share_reply reply;
   void *reply_bytes; /* NULL, or reply_room bytes */
   uint32_t reply_room;
-  bool is_cut; /* an answer longer than its room is cut, rather than -ENOSPC */
+  bool is_cut; /* cut an answer that is longer than its room, instead of -ENOSPC */
   int reply_fds[PST_SHARE_FDS];
   uint32_t reply_fd_count;
 };
 
 /* Connects to the router. 0 and the device's connection, or -errno, logged. */
 int share_connect(struct pst_device *device);
-/* Asks the router, and waits for the answer. Its status; what the router's plugin logged is
- * logged. -ENOTCONN: the router is gone. */
+/* Send a request to the router, and wait for the reply. Returns the reply's status, and logs what
+ * the router's plugin has logged. -ENOTCONN: the router is gone. */
 int share_call(struct share_call *call);
-/* The same without bytes or descriptors. */
+/* share_call() without bytes or descriptors. */
 int share_ask(struct pst_device *device, const struct pst_share_request *request,
               struct pst_share_reply *reply);
-/* The router does not keep to the protocol: it counts as gone. */
+/* Disconnect a router that breaks the protocol; it counts as gone. */
 int share_distrust(struct pst_device *device);
 /* Is the connection still up? */
 bool share_connection_is_up(struct pst_device *device);
 void share_close_fds(const int *fds, uint32_t count);
-/* What the router found, in the words of a client; NULL is legal. */
+/* Convert the router's path into the one that a client reports; NULL is legal. */
 void share_path_write(struct pst_path_info *path, const struct pst_path_info *found);
 
 /* device.c */
@@ -156,7 +156,7 @@ int share_ring_open(struct pst_worker *worker, const struct pst_ring_params *par
                     struct pst_path_info *path, struct pst_ring **ring);
 void share_ring_close(struct pst_worker *worker, struct pst_ring *ring);
 int share_release(struct pst_worker *worker, const uint64_t *tokens, uint32_t n);
-/* Hands released tokens to the router, as far as the ring has room. */
+/* Pass released tokens to the router, as far as the ring has room. */
 void share_release_flush(struct pst_worker *worker);
 
 /* endpoint.c */
@@ -170,15 +170,15 @@ int share_describe(struct pst_endpoint *endpoint, char *text, size_t size);
 int share_remote_open(struct pst_endpoint *endpoint, const struct pst_blob *blob,
                       struct pst_remote **remote);
 void share_remote_close(struct pst_endpoint *endpoint, struct pst_remote *remote);
-/* Frees what CLOSED frees. */
+/* Free an endpoint for which CLOSED has come. */
 void share_endpoint_free(struct pst_endpoint *endpoint);
 
 /* rings.c */
 int share_post(struct pst_endpoint *endpoint, const struct pst_request *requests, uint32_t n,
                uint32_t *wait);
-/* How many entries the submission ring has room for. */
+/* Returns how many entries the submission ring has room for. */
 uint32_t share_submit_room(struct pst_worker *worker);
-/* Shows the router what was written to the submission ring. */
+/* Publish to the router what was written to the submission ring. */
 void share_submit_publish(struct pst_worker *worker);
 
 int share_poll(struct pst_worker *worker, struct pst_completion *completions, uint32_t max);

@@ -16,7 +16,8 @@ void share_close_fds(const int *fds, uint32_t count)
     close(fds[i]);
 }
 
-/* Programs hand their memory over: not to whoever was first to bind the path. */
+/* Checks the router's user: it gets the program's memory, and any user could have bound the path.
+ */
 static int share_check_router(struct pst_device *device)
 {
   struct ucred router = {0};
@@ -75,7 +76,7 @@ int share_connect(struct pst_device *device)
   return share_check_router(device);
 }
 
-/* The connection is of no use any more. */
+/* Shuts the connection down: the router counts as gone. */
 static int share_lose(struct pst_device *device, const char *why)
 {
   shutdown(device->fd, SHUT_RDWR);
@@ -117,7 +118,7 @@ static int share_write(const struct share_call *call)
                         call->fd_count);
 }
 
-/* 0, or -errno: nothing, too much or the wrong length has come. */
+/* Receives a reply. 0, or -errno: nothing, too much or a wrong length has come. */
 static int share_read(struct share_call *call)
 {
   struct pst_device *device = call->device;

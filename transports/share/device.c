@@ -211,7 +211,7 @@ int share_mr_pack(struct pst_device *device, struct pst_mr *mr, struct pst_blob 
 /* ---- Counters
  * --------------------------------------------------------------------------------------- */
 
-/* NULL for "", or if there is no memory. The lock is held. */
+/* Keeps a copy of a name; NULL: it is "", or memory ran out. Call with the lock. */
 static const char *share_name_of(struct pst_device *device, const char *text)
 {
   struct share_name *name;
@@ -280,7 +280,7 @@ static int share_probe(const struct pst_host *host, struct pst_probe *probe)
   return 0;
 }
 
-/* The router's transport decides what of this there is. */
+/* What a client can have; the router's transport decides which of these it has. */
 #define SHARE_CAPABILITIES                                                                         \
   (PST_CAP_SEND | PST_CAP_WRITE | PST_CAP_READ | PST_CAP_ATOMIC | PST_CAP_RELIABLE |               \
    PST_CAP_ORDERED | PST_CAP_SEQUENCE | PST_CAP_META | PST_CAP_TIME | PST_CAP_SHARED_RING |        \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Endpoints, and peers' ranges. */
+/* Endpoints, and memory of peers that was offered. */
 #include "client.h"
 
 static struct pst_share_request share_endpoint_request(const struct pst_endpoint *endpoint,
@@ -41,7 +41,7 @@ static int share_endpoint_make_cookies(struct pst_endpoint *endpoint)
   return 0;
 }
 
-/* Has the router open the endpoint, and takes its number. */
+/* Opens the endpoint at the router, and stores its number. */
 static int share_endpoint_ask_open(struct pst_endpoint *endpoint,
                                    const struct pst_endpoint_params *params)
 {
@@ -61,7 +61,7 @@ static int share_endpoint_ask_open(struct pst_endpoint *endpoint,
                                        .is_foreign = params->is_foreign};
   if (params->label)
     pst_text_write(asked->label, sizeof(asked->label), params->label);
-  share_release_flush(worker); /* the slots that it gives back are the endpoint's */
+  share_release_flush(worker); /* first: the endpoint may need the slots that this frees */
   int rc = share_ask(worker->device, &request, &reply);
   if (rc < 0)
     return rc;
@@ -104,7 +104,7 @@ int share_endpoint_open(struct pst_worker *worker, const struct pst_endpoint_par
   return 0;
 }
 
-/* Descriptors that the host uses as long as the endpoint lives: of some addresses. */
+/* Keeps descriptors of addresses, which the host uses as long as the endpoint lives. */
 static void share_endpoint_keep_fds(struct pst_endpoint *endpoint, const int *fds, uint32_t count)
 {
   uint32_t dropped = 0;
@@ -138,7 +138,7 @@ int share_endpoint_address(struct pst_endpoint *endpoint, struct pst_blob *addre
   return 0;
 }
 
-/* A request with a blob. */
+/* Sends a request with a blob. */
 static int share_endpoint_ask(struct pst_endpoint *endpoint, uint32_t kind,
                               const struct pst_blob *blob, uint32_t *object)
 {
@@ -193,7 +193,7 @@ int share_endpoint_close(struct pst_endpoint *endpoint, uint32_t mode, uint64_t 
   request.u.close.mode = mode;
   request.u.close.deadline_ns = deadline_ns;
   int rc = share_ask(endpoint->worker->device, &request, NULL);
-  return rc == -ENOTCONN ? 0 : rc; /* without the router CLOSED comes all the same */
+  return rc == -ENOTCONN ? 0 : rc; /* if the router is gone, CLOSED comes from here */
 }
 
 int share_describe(struct pst_endpoint *endpoint, char *text, size_t size)

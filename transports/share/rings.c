@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The hot path: requests into the submission ring, completions out of the completion ring, and what
- * comes instead when the router is gone. */
+/* The hot path: writes requests to the submission ring, and reads completions from the completion
+ * ring. If the router is gone, it makes the completions itself. */
 #include <unistd.h>
 
 #include "client.h"
 
-#define LOOK_NS 10000000u /* an idle poll looks so often whether the router is there */
+#define LOOK_NS 10000000u /* how often an idle poll checks that the router is alive */
 
 uint32_t share_submit_room(struct pst_worker *worker)
 {
@@ -124,7 +124,7 @@ static void share_post_write_pieces(struct pst_worker *worker, const struct pst_
   }
 }
 
-/* Writes a request that was checked to the ring, which has room for it. */
+/* Writes a checked request to the ring, which has room for it. */
 static void share_post_write(struct pst_endpoint *endpoint, const struct pst_request *request)
 {
   struct pst_worker *worker = endpoint->worker;
@@ -206,7 +206,8 @@ static void share_poll_closed(struct pst_endpoint *endpoint)
   share_endpoint_free(endpoint);
 }
 
-/* The cookie of the last of `count` requests that are done. False: there are not so many. */
+/* Removes `count` requests that are done, and returns the cookie of the last. False: there are
+ * fewer. */
 static bool share_poll_done(struct pst_endpoint *endpoint, struct pst_completion *done)
 {
   if (done->code >= SHARE_OPCODES)
@@ -350,7 +351,7 @@ static uint32_t share_poll_lost(struct pst_worker *worker, struct pst_completion
   return n;
 }
 
-/* Nothing has come: is the router still there? */
+/* Checks after an empty poll that the router is alive. */
 static uint32_t share_poll_look(struct pst_worker *worker, struct pst_completion *out, uint32_t max)
 {
   struct pst_device *device = worker->device;
@@ -362,7 +363,7 @@ static uint32_t share_poll_look(struct pst_worker *worker, struct pst_completion
     worker->looked_ns = now;
     if (share_connection_is_up(device))
       return 0;
-    /* What the router has left comes first. */
+    /* Completions that the router has left come first. */
     if (pst_share_load(&worker->page->complete_tail) != worker->complete_head)
       return 0;
   }
@@ -390,7 +391,7 @@ int share_poll(struct pst_worker *worker, struct pst_completion *completions, ui
     worker->is_armed = false;
     pst_share_store(&worker->page->client_sleeps, 0);
     if (read(worker->client_event, &count, sizeof(count)) < 0)
-      count = 0; /* it has not expired */
+      count = 0; /* the timer has not expired */
   }
   worker->wants_room = false;
   return (int)n;
