@@ -274,8 +274,10 @@ class Tree(unittest.TestCase):
             found = list(sentences(text_of(path)))
             mean = sum(count for count, _ in found) / len(found)
             long = [f"{count} words: {sentence}" for count, sentence in found if count > MOST_WORDS]
+            mannered = [sentence for _, sentence in found if re.match(r"(?:Of [a-z]|Who(?:m|se|ever)? )(?!.*\?$)", sentence)]
             with self.subTest(page=place):
                 self.assertEqual([], long)
+                self.assertEqual([], mannered)
                 self.assertLessEqual(mean, MEAN_WORDS, "words a sentence in the mean")
 
     def test_readmes_of_plugins_have_one_form(self):

@@ -84,7 +84,7 @@ static const struct pst_option options[] = {
         "kernel uses the interface, too, and has the port's address (mlx5, tap with `remote`), "
         "rules leave all other frames to the kernel in either case."),
     DG_CHOICE("udp_checksum", DEVICE, "auto", sum_choices,
-              "Who computes the UDP checksum of sent packets. `auto`: the card if it can; "
+              "What computes the UDP checksum of sent packets. `auto`: the card if it can; "
               "otherwise the checksum is 0 over IPv4, and the CPU computes it over IPv6. "
               "`software`: the CPU. `none`: 0 over IPv4."),
     DG_CHOICE("timestamps", DEVICE, "hardware", time_choices,
@@ -92,7 +92,7 @@ static const struct pst_option options[] = {
               "stamps frames, or libpcap; otherwise there are no times. `software`: the "
               "thread that takes the frame from the queue."),
     DG_CHOICE("departure", DEVICE, "hardware", departure_choices,
-              "Who paces a sender's messages at its `rate`. `hardware`: the network card, if "
+              "What paces a sender's messages at its `rate`. `hardware`: the network card, if "
               "it can (mlx5 with `tx_pp`); other cards send messages as soon as they get "
               "them. `software`: the sender's thread, which gives each message to the card "
               "at its time."),

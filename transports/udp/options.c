@@ -28,7 +28,7 @@ static const struct pst_option options[] = {
               "configured to stamp (SIOCSHWTSTAMP), otherwise the kernel. `off`: the time at "
               "which the message is polled, for jitter alone."),
     DG_CHOICE("departure", DEVICE, "off", departure_choices,
-              "Who paces a sender's messages at its `rate`: a queueing discipline of the "
+              "What paces a sender's messages at its `rate`: a queueing discipline of the "
               "interface (SO_TXTIME). `fq`: this discipline sends each message at its time. "
               "`etf`: the network card does; messages that come too late are dropped, and "
               "CAP_NET_ADMIN is needed. `off`: messages leave as soon as the kernel gets "
