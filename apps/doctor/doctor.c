@@ -369,23 +369,22 @@ const struct command app_command_doctor = {
     .options = OPTION_DOCTOR | OPTION_ROOT | OPTION_JSON | OPTION_PLUGIN_PATH | OPTION_QUIET |
                OPTION_VERBOSE,
     .summary = "check this machine for missing steps of its set-up",
-    .help = "Checks each step that streams by RDMA, DPDK and UCX and into GPUs need: kernel, "
-            "IOMMU, locked\n"
-            "memory, adapters, network, GPUs and the way between them, clocks. Each finding says "
-            "what was\n"
-            "read, and what mends it. Changes nothing, and needs no privilege; checks that only "
-            "root can make\nsay so. Ends with status 1 if something fails, and with 3 if --for or "
-            "--area names something\nthat is not here or cannot be checked.\n"
-            "\n"
-            "Areas: host, adapter, gpu, pair, dpdk, ucx, igpu, time.\n"
-            "\n"
-            "Examples:\n"
-            "  penstock doctor\n"
-            "      All checks of what this machine has.\n"
-            "  penstock doctor --for camera.yaml --json -\n"
-            "      Only what this file needs; the result as JSON on standard output.\n"
-            "  penstock doctor --record machine\n"
-            "      Writes what was read, with labels for names and addresses; --root checks it "
-            "elsewhere.",
+    .help =
+        "Checks what a machine needs before streams can use RDMA, DPDK, UCX or GPUs: kernel, IOMMU,\n"
+        "locked memory, adapters, network, GPUs, the PCIe path between adapter and GPU, clocks. Each\n"
+        "finding says what was read, and which command corrects it. Changes nothing and needs no\n"
+        "privilege; a check that needs root says so. Ends with status 1 if something fails, and with 3\n"
+        "if something that --for or --area asks for is not here or cannot be checked.\n"
+        "\n"
+        "Areas: host, adapter, gpu, pair, dpdk, ucx, igpu, time.\n"
+        "\n"
+        "Examples:\n"
+        "  penstock doctor\n"
+        "      Makes all checks for what this machine has.\n"
+        "  penstock doctor --for camera.yaml --json -\n"
+        "      Checks only what this file needs, and prints the result as JSON.\n"
+        "  penstock doctor --record machine\n"
+        "      Writes what was read to a folder, with labels in place of names and addresses. On another\n"
+        "      machine `penstock doctor --root machine` checks it.",
     .run = doctor_run,
 };

@@ -540,24 +540,25 @@ const struct command app_command_hardware_check = {
     .options = OPTION_HARDWARE | OPTION_JSON | OPTION_PLUGIN_PATH | OPTION_QUIET | OPTION_VERBOSE,
     .summary = "check each transport and memory, and write a report to send",
     .help =
-        "Finds the transports and memories that are usable here, and checks each alone and each pair:\n"
-        "contract, verified streams, WRITE and READ, rates; RDMA adapters have checks of their own.\n"
-        "Without HOST both ends are on this host: each device with itself, or --device with\n"
-        "--peer-device. With HOST[:PORT] the other end is a `penstock hardware-check --server\n"
-        "[ADDRESS][:PORT]` there. The report goes to standard output; with --json all of it to FILE.\n"
-        "Names and addresses of hosts, users and devices are replaced by labels in both.\n"
+        "Finds the transports and memories that are usable here, and checks each of them, and each\n"
+        "transport with each memory: the plugin contract, verified streams, WRITE and READ, rates. RDMA\n"
+        "adapters have more checks. Without HOST both ends are on this host: each device sends to\n"
+        "itself, or --device to --peer-device. With HOST[:PORT] the other end is there; start it first\n"
+        "with `penstock hardware-check --server [ADDRESS][:PORT]`. A report goes to standard output,\n"
+        "and with --json all details to FILE. In both, labels replace names and addresses of hosts,\n"
+        "users and devices.\n"
         "Only the commands of --outage and --readdress change anything on the host.\n"
         "\n"
         "Examples:\n"
         "  penstock hardware-check --json report.json\n"
-        "      All that this host can do.\n"
+        "      Checks everything that this host has.\n"
         "  penstock hardware-check --transport loopback,udp --memory host,cuda --check stream,bench\n"
-        "      Two checks of each pair of these.\n"
+        "      Makes two checks with each of these transports and memories.\n"
         "  penstock hardware-check --device mlx5_0 --peer-device mlx5_1 --check rings,messages\n"
-        "      Two of the checks, over the cable between two ports.\n"
+        "      Makes two checks over the cable between two ports.\n"
         "  penstock hardware-check --server --insecure 192.0.2.1\n"
         "  penstock hardware-check --insecure 192.0.2.1 --json report.json\n"
-        "      Between two hosts.",
+        "      Checks between two hosts; the first command runs on the other host.",
     .redact = hardware_cmd_hide,
     .run = hardware_cmd_run,
 };

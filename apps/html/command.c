@@ -173,14 +173,14 @@ const struct command app_command_report = {
     .options = OPTION_REPORT,
     .summary = "make a page with plots of one or more results",
     .help =
-        "Reads results that --json has written and writes one HTML page: streams, errors, machines\n"
-        "side by side, and plots of rates, losses, stages, latency, and of sweeps of penstock bench. The\n"
-        "page loads nothing. Rates over time need results of `run --series`.\n"
+        "Makes one HTML page of results that --json has written. It shows streams, errors and machines\n"
+        "side by side, with plots of rates, losses, stages and latency, and of sweeps of penstock bench.\n"
+        "The page is one file that loads nothing else. Rates over time need results of `run --series`.\n"
         "\n"
         "Examples:\n"
         "  penstock report r.json --output report.html\n"
         "      Makes a page of one run.\n"
         "  penstock report before.json after.json -o report.html\n"
-        "      Compares two.",
+        "      Compares two runs.",
     .run = command_run,
 };

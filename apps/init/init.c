@@ -394,22 +394,23 @@ const struct command app_command_init = {
     .options = OPTION_INIT | OPTION_ROOT,
     .summary = "write a commented configuration that fits this machine",
     .help =
-        "Writes a YAML file in which each value has a comment that says why it is what it is: device,\n"
-        "address, memory, message size by the MTU, ring by the rate, CPU by `penstock topo`.\n"
-        "Without --as, on a terminal, it asks; elsewhere it never asks. Kinds (--as):\n"
+        "Writes a configuration that fits this machine: device, address, memory, message size (from\n"
+        "the MTU), ring (from the rate) and CPU (from `penstock topo`). A comment gives the reason for\n"
+        "each value. Without --as it asks, if it runs on a terminal. Kinds (--as):\n"
         "  camera      RTP from a camera, an encoder or ffmpeg   --from ADAPTER --to MEMORY\n"
         "  instrument  UDP from a radio or another instrument    --from ADAPTER --to MEMORY\n"
         "  receive     from another host that runs Penstock      --from ADAPTER --to MEMORY\n"
         "  send        to another host that runs Penstock        --from MEMORY --to ADAPTER --peer HOST\n"
-        "  loopback    both ends on this host, to try out        --from MEMORY --to MEMORY\n"
+        "  loopback    both ends on this host, to try Penstock   --from MEMORY --to MEMORY\n"
         "ADAPTER is an interface, an RDMA device, a PCI address or an address of this host.\n"
         "MEMORY is host, gpu0 (`penstock topo` lists GPUs), igpu, or file:PATH.\n"
-        "Ends with 3, and lists what there is, where this machine has no such device.\n"
+        "If this machine has no such device, lists those that it has, and ends with status 3.\n"
         "\n"
         "Examples:\n"
         "  penstock init --as camera --from lo -o ffmpeg.yaml\n"
-        "      What ffmpeg sends on this host; a real camera: --from eth0, and into a GPU: --to gpu0.\n"
+        "      Receives what ffmpeg sends on this host. For a camera at eth0 write --from eth0, and to\n"
+        "      receive into a GPU --to gpu0.\n"
         "  penstock init --as loopback | tee try.yaml\n"
-        "      A stream that needs nothing; `penstock run try.yaml --duration 3` runs it.",
+        "      A stream that needs no device; run it with `penstock run try.yaml --duration 3`.",
     .run = init_run,
 };

@@ -90,15 +90,15 @@ const struct command app_command_topo = {
     .options = OPTION_TOPO | OPTION_ROOT | OPTION_JSON,
     .summary = "show NUMA nodes, adapters, GPUs, and how near they are",
     .help =
-        "Prints NUMA nodes with their CPUs, network adapters and GPUs by their place in the PCI tree,\n"
-        "the distance of each adapter to each GPU (PIX, PXB, PHB, NODE, SYS, as `nvidia-smi topo`),\n"
-        "which adapter and which CPUs to use for each GPU, and addresses and neighbours of each port.\n"
-        "Needs neither a GPU's driver nor root, and changes nothing.\n"
+        "Prints NUMA nodes with their CPUs, and network adapters and GPUs at their places in the PCI\n"
+        "tree. Then it prints the distance of each adapter to each GPU (PIX, PXB, PHB, NODE or SYS, as\n"
+        "`nvidia-smi topo -m`), and which adapter and CPUs to use for each GPU. Last come the addresses\n"
+        "and neighbours of each port. Needs no GPU driver and no root, and changes nothing.\n"
         "\n"
         "Examples:\n"
         "  penstock topo\n"
-        "      Prints this machine.\n"
+        "      Prints the topology of this machine.\n"
         "  penstock topo --svg machine.svg --json machine.json\n"
-        "      Also draws it, and writes it for programs.",
+        "      Also draws it as a picture, and writes it as JSON.",
     .run = topo_run,
 };
