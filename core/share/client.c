@@ -28,7 +28,7 @@ struct share_answer {
 /* ---- Calls -------------------------------------------------------------------------------------
  */
 
-/* What a client may have of the transport's limits. */
+/* Reduces the transport's limits to what a client may use. */
 static void share_client_narrow(const struct share_class *class, struct pst_limits *limits)
 {
   /* Lent memory is the router's own; options for peers without Penstock are known to the client
@@ -56,7 +56,7 @@ static uint32_t share_client_lesser(uint32_t asked, uint32_t most)
   return asked < most ? asked : most;
 }
 
-/* What the client plans, as far as it may have that. */
+/* Reduces the client's plan to what it may use. */
 static void share_client_plan(const struct share_class *class, const struct pst_plan *asked,
                               struct pst_plan *plan)
 {

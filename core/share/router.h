@@ -29,8 +29,8 @@ struct share_device;
 struct share_life;
 struct share_worker;
 
-/* Registered memory of a client. Its place is never freed before the client, so that a worker may
- * look at any place. */
+/* A region that a client has registered. The entry lives as long as the client, so that a worker
+ * may look at any entry. */
 struct share_mr {
   _Atomic uint32_t number; /* 0: must not be used */
   _Atomic uint32_t uses;   /* by rings, and by requests that are not done */
@@ -75,7 +75,7 @@ struct share_client {
   struct pst_plan plan;
   struct pst_limits limits;
   bool is_open;                 /* OPEN has succeeded */
-  bool has_wakeup;              /* of the router's transport; clients have it in any case */
+  bool has_wakeup;              /* the router's transport has it; clients have it in any case */
   struct pst_memory_ops memory; /* of the regions of `mrs` */
   struct share_mr *mrs;
   uint64_t bytes;

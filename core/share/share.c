@@ -50,7 +50,7 @@ static void share_reap(struct pst_share *share, bool is_closing)
   }
 }
 
-/* Answers a client that is not let in, so that it can say why. */
+/* Sends the reason to a refused client, which prints it. */
 static void share_refuse(struct pst_share *share, int fd, const char *why)
 {
   struct pst_share_reply reply = {.status = -EACCES};

@@ -202,7 +202,7 @@ static double share_submit_cost(const struct pst_request *request)
   return request->opcode <= PST_OP_READ ? (double)request->arg.length : 8;
 }
 
-/* How many of `n` requests the client's rate allows now; they are paid for. */
+/* Returns how many of `n` requests the rate allows now, and takes their bytes off the budget. */
 static uint32_t share_submit_allowed(struct share_client *client,
                                      const struct pst_request *requests, uint32_t n)
 {
@@ -223,7 +223,7 @@ static uint32_t share_submit_allowed(struct share_client *client,
   return i;
 }
 
-/* Gives back what requests paid that post() did not take. */
+/* Adds to the budget the bytes of requests that post() did not take. */
 static void share_submit_refund(struct share_client *client, const struct pst_request *requests,
                                 uint32_t n)
 {

@@ -18,7 +18,8 @@ struct pst_device {
   int fd;
   uint64_t timeout_ns;
   uint64_t wait_ns;
-  uint64_t router_uid;  /* who may serve beside root and this user; UINT64_MAX: nobody */
+  uint64_t
+      router_uid; /* the router may run as this user, as root or as our user; UINT64_MAX: not set */
   atomic_bool is_gone;  /* the router is */
   pthread_mutex_t lock; /* of the connection, of `names` and of what follows */
   struct share_name *names;

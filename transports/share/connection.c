@@ -187,7 +187,7 @@ void share_path_write(struct pst_path_info *path, const struct pst_path_info *fo
 
   own.via[sizeof(own.via) - 1] = own.carrier[sizeof(own.carrier) - 1] = '\0';
   own.reason[sizeof(own.reason) - 1] = '\0';
-  /* Within one process to the router, between processes to its clients. */
+  /* For the router it is memory within one process, for clients between processes. */
   if (strcmp(own.carrier, "memory") == 0)
     pst_text_write(own.carrier, sizeof(own.carrier), "shm");
   if (path)

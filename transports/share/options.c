@@ -62,8 +62,9 @@ static const struct pst_description description = {
     .summary = "Through `penstock share`, a process of this host that owns the adapter; needs no "
                "device and no privilege itself",
     .needs = "a running `penstock share`, and permission to connect to its socket",
-    .rung = "hardware over loopback, kernel over udp, simulated over RDMA, host memory only; meson "
-            "test -C build e2e-share",
+    .rung =
+        "hardware over loopback, kernel over udp, simulated over RDMA and for a GPU's memory; meson "
+        "test -C build e2e-share",
     .options = options,
     .option_count = sizeof(options) / sizeof(options[0]),
     .check = share_options_check,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The worker: the memory that it shares with the router, sleep, rings and their tokens. */
+/* The worker: the memory that it shares with the router, its sleep, its rings and their tokens. */
 #include <fcntl.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
