@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Classes of clients: who belongs to one, and what each of its clients may have. */
+/* Classes of clients: the conditions for a client to belong to one, and the limits of each client.
+ */
 #ifndef PST_SHARE_CLASSES_H
 #define PST_SHARE_CLASSES_H
 
@@ -26,7 +27,8 @@ struct share_class {
   uint64_t bytes, rate; /* 0: no bound */
 };
 
-/* Of params.limits, or one of the other params. 0, or -errno: *error. */
+/* Read the classes from params.limits; without it, make one of the other params. 0, or -errno and
+ * *error. */
 int share_classes_read(struct pst_share *share, struct pst_error *error);
 /* May some client of this user connect? */
 bool share_classes_have_user(const struct pst_share *share, uid_t uid);

@@ -278,7 +278,7 @@ class Share(Case):
         self.assertEqual(router.wait(), 0, router)
 
     def test_no_class(self):
-        """Who shows no token, a wrong one, or comes second to a class of one."""
+        """Refused: a client without a token, with a wrong one, or the second in a class of one."""
         secret = "0123456789abcdef" * 2
         token, wrong = self.token("token", secret), self.token("wrong", secret[:-1] + "0")
         router = self.router("loopback", *self.classes("name: one, token: token, clients: 1"))
@@ -651,7 +651,7 @@ class Share(Case):
         self.assertIn("the router's memory cannot be mapped", str(child))
 
     def test_hostile_limits(self):
-        """Of a device whose slots lie on multiples of 0 bytes."""
+        """The device's slots lie on multiples of 0 bytes."""
         self.between(self.router("loopback"), changed=lambda call, answer, fds: (
             answer[:16] + bytes(len(answer) - 16) if call == hostile.OPEN else answer, fds))  # fmt: skip
         child = self.run_program("run", self.share_config(), "--count", "100", expect=3)

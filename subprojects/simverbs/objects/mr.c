@@ -58,8 +58,8 @@ static int sim_mr_map_dmabuf(const struct sim_mr_init *init, void **mapped, size
   uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
   if ((init->iova ^ init->fd_offset) & (page - 1))
     return EINVAL;
-  /* A dma-buf keeps its size. Of a memfd in its place that is a seal, else whoever has it too could
-   * end this process by SIGBUS. */
+  /* A dma-buf keeps its size. A memfd in its place needs a seal for that, else another process that
+   * has the memfd could kill this one by SIGBUS. */
   int seals = fcntl(init->fd, F_GET_SEALS);
   if (seals >= 0 && !(seals & F_SEAL_SHRINK))
     return EINVAL;
