@@ -270,7 +270,7 @@ struct sleeping_router : rl::test_suite<sleeping_router, 2>, ends {
   }
 };
 
-/* Who is armed and saw nothing is woken. */
+/* A side that has armed and saw nothing is woken. */
 struct sleeping_client : rl::test_suite<sleeping_client, 2>, ends {
   bool is_asleep;
 

@@ -34,7 +34,7 @@ struct dg_sender {
 /* By the options of options.h; random beginnings. 0, or -errno, logged. */
 int dg_sender_open(struct dg_sender *sender, const struct dg_device *device,
                    const struct pst_options *options);
-/* Of one that is all zero, too. */
+/* A sender that is all zero is legal. */
 void dg_sender_close(struct dg_sender *sender);
 
 static inline uint64_t dg_sender_ticks(const struct dg_sender *sender, uint64_t now_ns)
