@@ -54,20 +54,21 @@ static const char *const missing_choices[] = {"zero", "keep", "drop", NULL};
 static const struct schema_key tls_keys[] = {
     TLS_FILE(
         certificate,
-        "File with the certificate of this end in PEM, and behind it those that lead to the CA."),
+        "File with the certificate of this end in PEM, followed by intermediate certificates, if any."),
     TLS_FILE(
         key,
-        "File with its private key in PEM, without a passphrase. Its mode is 0600, or 0640 where the file is root's."),
-    TLS_FILE(ca, "File with the certificates of the CAs that sign those of peers, in PEM."),
+        "File with the private key of `certificate` in PEM, without a passphrase. Its mode is 0600; a file of root may have mode 0640."),
+    TLS_FILE(ca,
+             "File with the certificates of the CAs that sign the peers' certificates, in PEM."),
     TLS_FILE(
         crl,
-        "File with the lists of certificates that the CAs have revoked, in PEM: one for each CA. Without it nothing is looked up."),
+        "File with certificate revocation lists in PEM, one for each CA. Without this key, revocation is not checked."),
     {KEY(
         "peers", PST_OPTION_LIST, "[]", 0, 0,
-        "Names of which a peer's certificate has one, as in `[node1.example, \"spiffe://site/node2\"]`. A name with a colon is a URI and is compared byte for byte; others are DNS names, in any case. Neither has wildcards. An empty list: who listens takes every certificate that a CA of `ca` has signed; who connects takes the one that names the host it connects to.")},
+        "Names, one of which the peer's certificate must have, as in `[node1.example, \"spiffe://site/node2\"]`. A name with a colon is a URI, and every byte must match; others are DNS names, in upper or lower case. Wildcards are not supported. With an empty list, the end that listens accepts every certificate that a CA of `ca` has signed. The end that connects requires the name of the host it connects to.")},
     TLS_FILE(
         psk,
-        "File with pre-shared keys, in place of certificates: lines of `NAME:HEX`, as psktool of GnuTLS writes them. Its mode is 0600, or 0640 where the file is root's. Who connects shows the first of them, who listens takes each."),
+        "File with pre-shared keys, instead of certificates: lines of `NAME:HEX`, as psktool of GnuTLS writes them. Its mode is 0600; a file of root may have mode 0640. The end that connects uses the first key; the end that listens accepts each."),
     {.map = NULL}};
 const struct schema_map schema_tls = MAP(
     tls_keys, "control.tls", NULL,
