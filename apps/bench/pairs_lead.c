@@ -331,7 +331,7 @@ static bool bench_pairs_take_row(struct pairs *pairs, uint32_t client, uint32_t 
   return true;
 }
 
-/* Whose connection has ended, and says nothing more. Their partners wait for them in vain. */
+/* Notes the ranks whose connection has ended, and tells their partners not to wait for them. */
 static void bench_pairs_bury(struct pairs *pairs)
 {
   const uint32_t *partners = pairs->partners;

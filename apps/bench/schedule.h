@@ -18,7 +18,8 @@ struct schedule {
   uint32_t use_count, use_room;
 };
 
-/* Of at most 65536 players, none of which shares anything. 0 or -ENOMEM; close in any case. */
+/* Open a schedule of at most 65536 players, none of which shares anything. 0 or -ENOMEM; close in
+ * any case. */
 int bench_schedule_open(struct schedule *schedule, uint32_t players);
 void bench_schedule_close(struct schedule *schedule);
 /* The player measures with what `name` names, of which each round has one user. Players with the

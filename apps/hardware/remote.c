@@ -67,7 +67,7 @@ static void hardware_remote_take_has(struct json_object *said, struct hardware_h
   hardware_remote_take_parts(said, "memories", &has->memories);
 }
 
-/* Of what the server says of its host, what `form` has, which is of this host. */
+/* Copies from what the server says of its host the keys that `form`, this host's record, has. */
 static struct json_object *hardware_remote_copy_host(struct json_object *said,
                                                      struct json_object *form)
 {
