@@ -128,8 +128,9 @@ def child_of(pid):
     """
     with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
         children = re.findall(r"\d+", file.read())
-    itself = os.readlink(f"/proc/{pid}/exe")
-    return next((int(child) for child in children if os.readlink(f"/proc/{child}/exe") != itself), pid)
+    # Not by their files: under emulation each is the emulator's.
+    itself = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
+    return next((int(child) for child in children if pathlib.Path(f"/proc/{child}/cmdline").read_bytes() != itself), pid)
 
 
 def bare_root(root, *plugins):
