@@ -449,6 +449,7 @@ static void arrival_wakes_unless_there_is_no_slot(void **state)
     held = contract_await(side, NULL, PST_COMPLETION_MESSAGE, 0);
     assert_int_equal(held.u.message.length, 8);
     contract_release(side, &held);
+    contract_await_done(&pair->sender, NULL, PST_OP_SEND, 2, 0); /* post_one() polls nobody */
   }
   contract_pair_close(pair);
 }
