@@ -14,8 +14,8 @@
 #define SO_PEERPIDFD 77 /* Linux 6.5 */
 #endif
 
-/* The process of the connection. Kernels before 6.5 know its number alone, which another process
- * may have by now if it has ended. */
+/* Opens a pidfd of the process that has connected. Kernels before 6.5 know its number alone, which
+ * another process may have by now if it has ended. No other failure may fall back to the number. */
 static int share_cgroup_pidfd(int fd, pid_t pid)
 {
   int pidfd = -1;
@@ -23,6 +23,8 @@ static int share_cgroup_pidfd(int fd, pid_t pid)
 
   if (getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &length) == 0)
     return pidfd;
+  if (errno != ENOPROTOOPT)
+    return -errno;
   pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
   return pidfd < 0 ? -errno : pidfd;
 }
