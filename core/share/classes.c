@@ -266,15 +266,23 @@ static bool share_classes_has_token(const struct share_class *class,
   return differs == 0;
 }
 
+/* Returns the first class that the client fits. NULL: none; or *undecided might be the first, and
+ * the client's control group, "", is not known. */
 static struct share_class *share_classes_find(const struct share_client *client, const char *cgroup,
-                                              const char token[PST_SHARE_TOKEN])
+                                              const char token[PST_SHARE_TOKEN],
+                                              const struct share_class **undecided)
 {
   const struct pst_share *share = client->share;
 
   for (uint32_t i = 0; i < share->class_count; i++) {
     struct share_class *class = &share->classes[i];
-    if (share_classes_has_user(class, client->uid) && (!class->cgroup || cgroup[0]) &&
-        share_classes_has_cgroup(class, cgroup) && share_classes_has_token(class, token))
+    if (!share_classes_has_user(class, client->uid) || !share_classes_has_token(class, token))
+      continue;
+    if (class->cgroup && !cgroup[0]) {
+      *undecided = class;
+      return NULL;
+    }
+    if (share_classes_has_cgroup(class, cgroup))
       return class;
   }
   return NULL;
@@ -283,11 +291,23 @@ static struct share_class *share_classes_find(const struct share_client *client,
 int share_classes_join(struct share_client *client, const char token[PST_SHARE_TOKEN])
 {
   struct pst_share *share = client->share;
+  const struct share_class *undecided = NULL;
   char cgroup[CGROUP_BYTES] = "", remedy[SHARE_REMEDY_BYTES];
+  int rc = 0;
 
-  if (share->params.limits && share_cgroup_of(client->fd, client->pid, cgroup, sizeof(cgroup)) < 0)
+  if (share->params.limits)
+    rc = share_cgroup_of(client->fd, client->pid, cgroup, sizeof(cgroup));
+  if (rc < 0)
     cgroup[0] = '\0';
-  struct share_class *class = share_classes_find(client, cgroup, token);
+  struct share_class *class = share_classes_find(client, cgroup, token, &undecided);
+  if (undecided) {
+    pst_log(PST_LOG_ERROR,
+            "the control group of this client (process %d) is not known: %s, so class %.60s of "
+            "%.120s cannot be decided; the process that connects must open the device itself, and "
+            "the router must see it in /proc",
+            (int)client->pid, strerror(-rc), undecided->name, share->params.limits);
+    return -EACCES;
+  }
   if (!class) {
     pst_log(PST_LOG_ERROR,
             "no class of %s has this client: user %u, control group %s, %s; add one, or show the "

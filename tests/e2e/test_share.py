@@ -269,12 +269,26 @@ class Share(Case):
                       if line.startswith("0::/")), None)  # fmt: skip
         router = self.router("loopback", *self.classes(
             "name: small, token: small, bytes: 64 KiB",
-            "name: nobody, cgroup: /there/is/none, bytes: 1 B",
+            *(["name: nobody, cgroup: /there/is/none, bytes: 1 B"] if group else []),
             f"name: stranger, uid: [{os.getuid() + 1}, {os.getuid() + 2}], bytes: 1 B",
             f"name: here, uid: {os.getuid()}, regions: 1{f', cgroup: {group}' if group else ''}"))  # fmt: skip
         self.assertIn("raise `bytes` of class small in", self.refused(f"token={token}"))
         self.assertIn("raise `regions` of class here in", self.refused())
         router.signal(signal.SIGINT)
+        self.assertEqual(router.wait(), 0, router)
+
+    def test_unknown_group(self):
+        """It lets no client slip past a class by control group into the next."""
+        secret = "0123456789abcdef"
+        self.token("token", secret)
+        router = self.router("loopback", *self.classes(
+            "name: known, token: token", "name: batch, cgroup: /there/is/none, bytes: 1 KiB", "name: others"))  # fmt: skip
+        with hostile.Client(self.socket, by_another=True) as client:
+            with self.assertRaisesRegex(hostile.Refused, r"control group of this client .* is not known: .* class batch of"):
+                client.open()
+        with hostile.Client(self.socket, by_another=True) as client:
+            client.open(token=secret.encode())
+        router.signal(signal.SIGTERM)
         self.assertEqual(router.wait(), 0, router)
 
     def test_no_class(self):
