@@ -21,6 +21,7 @@
 #define PERFTEST_NS (200 * NS_PER_MS) /* from here on a whole second of -D */
 #define PERFTEST_COUNT 1024           /* messages of shorter runs */
 #define KILLED_NS (3600 * NS_PER_S)
+#define ROWS_MOST 16 /* of a bench, each of the step's duration */
 
 /* ---- Programs -------------------------------------------------------------------------------- */
 
@@ -315,6 +316,14 @@ int hardware_serve(struct hardware_end *end, const struct hardware_ask *ask, con
                code == -ECHILD ? "ended" : "was stopped");
   }
   return code;
+}
+
+uint64_t hardware_request_ns(const struct hardware_ask *ask)
+{
+  const struct hardware_step *step = hardware_end_step(ask);
+  const uint32_t times = step->times > 0 ? step->times : 1;
+
+  return ask->limit_ns + step->seconds * NS_PER_S + ROWS_MOST * times * ask->duration_ns;
 }
 
 int hardware_request(struct hardware_end *end, const struct hardware_ask *ask, const char *host,

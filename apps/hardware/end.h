@@ -112,6 +112,8 @@ const struct hardware_device *hardware_part_device(const struct hardware_part *p
  * until it listens; one beyond this host takes the next port, too. -errno, with `why`. */
 int hardware_serve(struct hardware_end *end, const struct hardware_ask *ask, const char *host,
                    uint16_t port, char why[HARDWARE_WHY]);
+/* The longest that one request of the step may take, before the asking end gives it up. */
+uint64_t hardware_request_ns(const struct hardware_ask *ask);
 /* Starts the one that asks it. */
 int hardware_request(struct hardware_end *end, const struct hardware_ask *ask, const char *host,
                      uint16_t port, char why[HARDWARE_WHY]);

@@ -140,15 +140,21 @@ void hardware_remote_close(struct hardware_remote *far)
 /* ---- Steps -------------------------------------------------------------------------------------
  */
 
-/* The next line of the server with `key` within `ns`, which the caller puts. NULL: it has gone, or
- * `why`. */
+/* Returns the server's next object that has `key` or "error", which the caller puts. Waits for `ns`
+ * at most, whatever else the server says. NULL: far->has_gone, and `why` has the reason. */
 static struct json_object *hardware_remote_hear(struct hardware_remote *far, const char *key,
                                                 uint64_t ns, char why[HARDWARE_WHY])
 {
+  const uint64_t until_ns = app_now_ns() + ns;
   struct json_object *said = NULL;
-  int rc;
+  int rc = 0;
 
-  while ((rc = bench_link_receive(far->link, ns, false, &said)) == 0) {
+  while (rc == 0) {
+    const uint64_t now_ns = app_now_ns();
+    rc = now_ns < until_ns ? bench_link_receive(far->link, until_ns - now_ns, false, &said)
+                           : -ETIMEDOUT;
+    if (rc < 0)
+      break;
     if (json_object_object_get_ex(said, key, NULL) || bench_link_text(said, "error")[0] != '\0')
       return said;
     json_object_put(said); /* not what we wait for */

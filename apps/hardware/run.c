@@ -20,7 +20,6 @@
 #define HUNG_NS NS_PER_S         /* for those of a program that has hung */
 #define LONELY_NS (3 * NS_PER_S) /* how long an end may go on whose other end has ended */
 #define CRASHED_NS NS_PER_S      /* or has crashed here */
-#define ROWS_MOST 16
 #define DISTURB_NS (120 * NS_PER_S)
 #define CONNECT_NS (5 * NS_PER_S)
 #define CONTRACT_NOT_TRIED 77
@@ -213,10 +212,7 @@ static void hardware_run_wait_for_end(struct step *step)
 {
   struct hardware_run *run = step->run;
   struct child *child = &run->near.child;
-  const uint32_t times = step->row->times > 0 ? step->row->times : 1;
-  const uint64_t began_ns = app_now_ns(), until_ns = began_ns + step->ask.limit_ns +
-                                                     step->row->seconds * NS_PER_S +
-                                                     ROWS_MOST * times * step->ask.duration_ns;
+  const uint64_t began_ns = app_now_ns(), until_ns = began_ns + hardware_request_ns(&step->ask);
   const char *why = NULL;
   uint64_t lonely_ns = 0;
 

@@ -123,13 +123,18 @@ static int hardware_server_read_ask(const struct hardware_end *end, struct json_
   return 0;
 }
 
-/* Until the client says so, or has gone. */
-static int hardware_server_await_finish(struct serving *serving)
+/* Serves until the client says something, or has gone. -ETIMEDOUT: the client has said nothing for
+ * longer than the step takes. */
+static int hardware_server_await_finish(struct serving *serving, const struct hardware_ask *ask)
 {
+  /* A check of an address asks twice. The rest is for the operator's command. */
+  const uint64_t until_ns = app_now_ns() + 2 * hardware_request_ns(ask) + IDLE_NS;
   bool is_told = false;
   int rc;
 
   while ((rc = bench_link_look(serving->link)) == 0 && !app_signals_stop()) {
+    if (app_now_ns() >= until_ns)
+      return -ETIMEDOUT;
     hardware_child_pump(&serving->end->child, LOOK_NS);
     if (serving->end->child.has_ended && !is_told)
       bench_link_send(serving->link, bench_link_object("ended", json_object_new_boolean(true)));
@@ -158,7 +163,7 @@ static int hardware_server_serve_step(struct serving *serving, struct json_objec
     return hardware_server_refuse(serving, why);
   int rc =
       bench_link_send(serving->link, bench_link_object("port", json_object_new_int(serving->port)));
-  return rc < 0 ? rc : hardware_server_await_finish(serving);
+  return rc < 0 ? rc : hardware_server_await_finish(serving, &ask);
 }
 
 static int hardware_server_serve_client(struct serving *serving)
@@ -207,9 +212,10 @@ int hardware_server(struct hardware_end *end, const char *where, bool once)
     app_log(PST_LOG_INFO, "hardware-check: client %s", serving.link->peer);
     rc = hardware_server_serve_client(&serving);
     app_log(PST_LOG_INFO, "hardware-check: client %s %s", serving.link->peer,
-            rc == 0        ? "has left"
-            : rc == -EINTR ? "is dropped: this server stops"
-                           : "disconnected unexpectedly");
+            rc == 0            ? "has left"
+            : rc == -EINTR     ? "is dropped: this server stops"
+            : rc == -ETIMEDOUT ? "is dropped: it has said nothing for too long"
+                               : "disconnected unexpectedly");
     served = true;
     bench_link_close(serving.link);
   }
