@@ -236,6 +236,19 @@ void hardware_remote_look(struct hardware_remote *far)
   far->has_gone |= rc < 0;
 }
 
+/* Puts a counter of the server. Whatever is no number becomes null: json-c reads the text "inf" as
+ * infinity, which JSON lacks. */
+static void hardware_remote_copy_counter(struct json_object *counters, const char *name,
+                                         struct json_object *object)
+{
+  struct json_object *value = NULL;
+
+  json_object_object_get_ex(counters, name, &value);
+  const bool is_number =
+      json_object_is_type(value, json_type_int) || json_object_is_type(value, json_type_double);
+  app_json_put_share(object, name, is_number ? json_object_get_double(value) : -1);
+}
+
 /* Copies from a server's answer the keys that a program's output can have, and nothing else. */
 static struct json_object *hardware_remote_copy_told(struct json_object *said)
 {
@@ -245,10 +258,10 @@ static struct json_object *hardware_remote_copy_told(struct json_object *said)
 
   app_json_put_text(object, "command", bench_link_text(said, "command"));
   json_object_object_get_ex(said, "exit_status", &status);
-  json_object_object_add(object, "exit_status",
-                         json_object_is_type(status, json_type_int)
-                             ? json_object_new_uint64(bench_link_number(said, "exit_status"))
-                             : NULL);
+  app_json_put_known(object, "exit_status",
+                     json_object_is_type(status, json_type_int) &&
+                         json_object_get_int64(status) >= 0,
+                     bench_link_number(said, "exit_status"));
   app_json_put_text(object, "ended", ended[0] != '\0' ? ended : "it does not say");
   json_object_object_get_ex(said, "lines", &list);
   for (size_t i = 0;
@@ -260,11 +273,8 @@ static struct json_object *hardware_remote_copy_told(struct json_object *said)
   json_object_object_add(object, "lines", lines);
   json_object_object_get_ex(said, "counters", &counters);
   for (size_t i = 0; i < CHILD_COUNTERS && json_object_is_type(counters, json_type_object); i++) {
-    struct json_object *value = NULL;
     each = each ? each : json_object_new_object();
-    json_object_object_get_ex(counters, hardware_child_counter_names[i], &value);
-    app_json_put_share(each, hardware_child_counter_names[i],
-                       value ? json_object_get_double(value) : -1);
+    hardware_remote_copy_counter(counters, hardware_child_counter_names[i], each);
   }
   json_object_object_add(object, "counters", each);
   return object;

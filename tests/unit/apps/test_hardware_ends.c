@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ends of a hardware check: neither holds the other by saying nothing of use. */
+/* The ends of a hardware check: neither holds the other by saying nothing of use, and what a server
+ * tells is valid JSON. */
 #include <errno.h>
 #include <json-c/json.h>
 #include <stdio.h>
@@ -166,11 +167,37 @@ static void a_client_that_says_nothing_is_dropped(void **state)
   assert_true(now_ns - began_ns > 2 * LIMIT_NS);
 }
 
+static void what_a_server_tells_is_json(void **state)
+{
+  static const char *const said[] = {
+      "{\"told\": {\"exit_status\": -5, \"counters\": {\"cycles\": \"inf\", "
+      "\"instructions\": 7.5}}}",
+      "{\"told\": {\"exit_status\": 3, \"counters\": {\"cycles\": true, \"instructions\": 8}}}",
+      NULL};
+  struct hardware_remote far = {.link = &link_to_other, .end.child = CHILD_NONE};
+
+  (void)state;
+  begin(said);
+  struct json_object *told = hardware_remote_finish(&far, NULL, false);
+  const char *text = json_object_to_json_string_ext(told, JSON_C_TO_STRING_PLAIN);
+  assert_non_null(strstr(text, "\"exit_status\":null,"));
+  assert_non_null(strstr(text, "\"cycles\":null,"));
+  assert_non_null(strstr(text, "\"instructions\":7.5,"));
+  json_object_put(told);
+  told = hardware_remote_finish(&far, NULL, false);
+  text = json_object_to_json_string_ext(told, JSON_C_TO_STRING_PLAIN);
+  assert_non_null(strstr(text, "\"exit_status\":3,"));
+  assert_non_null(strstr(text, "\"cycles\":null,"));
+  assert_non_null(strstr(text, "\"instructions\":8,"));
+  json_object_put(told);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_server_that_says_other_things_is_given_up),
       cmocka_unit_test(a_client_that_says_nothing_is_dropped),
+      cmocka_unit_test(what_a_server_tells_is_json),
   };
 
   return cmocka_run_group_tests(tests, NULL, NULL);
