@@ -247,7 +247,8 @@ static int bench_pairs_make_matrix(struct pairs *pairs, struct pst_error *error)
 
 /* ---- The rounds --------------------------------------------------------------------- */
 
-/* It has died, hangs, or says what cannot be. */
+/* Gives up a rank that has died, hangs, or says what cannot be. Its partner of the round waits for
+ * it no longer. */
 static void bench_pairs_lose(struct pairs *pairs, uint32_t number, const char *why)
 {
   struct pairs_rank *rank = &pairs->ranks[number];
@@ -259,6 +260,9 @@ static void bench_pairs_lose(struct pairs *pairs, uint32_t number, const char *w
   bench_pairs_note(pairs, &error);
   bench_link_close(rank->link);
   rank->link = NULL;
+  struct control_link *partner = pairs->ranks[pairs->partners[number]].link;
+  if (partner)
+    bench_link_send(partner, bench_link_object("gone", json_object_new_boolean(true)));
 }
 
 static const char *bench_pairs_why_lost(int rc)
@@ -331,18 +335,13 @@ static bool bench_pairs_take_row(struct pairs *pairs, uint32_t client, uint32_t 
   return true;
 }
 
-/* Notes the ranks whose connection has ended, and tells their partners not to wait for them. */
+/* Gives up the ranks whose connection has ended. */
 static void bench_pairs_bury(struct pairs *pairs)
 {
-  const uint32_t *partners = pairs->partners;
-
   for (uint32_t i = 1; i < pairs->exchange.ranks; i++) {
-    struct control_link *link = pairs->ranks[i].link, *other = pairs->ranks[partners[i]].link;
-    if (!link || bench_link_look(link) != -ECONNRESET)
-      continue;
-    bench_pairs_lose(pairs, i, bench_pairs_why_lost(-ECONNRESET));
-    if (partners[i] != i && other)
-      bench_link_send(other, bench_link_object("gone", json_object_new_boolean(true)));
+    struct control_link *link = pairs->ranks[i].link;
+    if (link && bench_link_look(link) == -ECONNRESET)
+      bench_pairs_lose(pairs, i, bench_pairs_why_lost(-ECONNRESET));
   }
 }
 
@@ -444,11 +443,14 @@ static uint64_t bench_pairs_round_ns(const struct pairs *pairs)
 static void bench_pairs_run_round(struct pairs *pairs)
 {
   const uint64_t until_ns = app_now_ns() + bench_pairs_round_ns(pairs);
-  const uint32_t *partners = pairs->partners;
+  uint32_t *partners = pairs->partners;
 
-  for (uint32_t i = 1; i < pairs->exchange.ranks; i++)
+  for (uint32_t i = 1; i < pairs->exchange.ranks; i++) {
+    if (partners[i] != 0 && !pairs->ranks[partners[i]].link)
+      partners[i] = i; /* its partner was lost a moment ago: it rests */
     if (partners[i] != i)
       bench_pairs_order(pairs, i, partners[i]);
+  }
   if (partners[0] != 0 && pairs->ranks[partners[0]].link)
     bench_pairs_meet(pairs, partners[0]);
   for (uint32_t i = 1; i < pairs->exchange.ranks; i++)

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """penstock bench --all-pairs: ranks by a folder and by Open MPI, and what it says of slow links and dead ranks."""
+import contextlib
 import json
 import os
 import subprocess
@@ -134,18 +135,24 @@ class AllPairs(Case):
             self.assertEqual(child.status, 1)
             self.assertIn("rank 0 ends the job: bench: rank 2 of 4 has not come", child.stderr)
 
-    def hostile(self, *lines, **hello):
-        """Rank 0 of two, whose rank 1 says these lines."""
+    def lead(self, count):
+        """Rank 0, where the others connect to it, and what rank N of them says first."""
         exchange = self.folder / "exchange"
         exchange.mkdir()
         child = self.start("bench", "--all-pairs", *LOOPBACK, *BRIEF, "--exchange", exchange, "--rank", 0,
-                           "--ranks", 2, "--json", self.folder / "out.json")  # fmt: skip
+                           "--ranks", count, "--json", self.folder / "out.json")  # fmt: skip
         wait_until(lambda: [path for path in exchange.iterdir() if path.suffix != ".new"], HANGS, "the file of rank 0")
         file = next(path for path in exchange.iterdir() if path.suffix != ".new")
         _, _, token, address = file.read_text().split()
         # That end is beyond loopback: rank 0 refuses to measure it, at once.
-        hello = {"penstock_pairs": 2, "token": token, "rank": 1, "ranks": 2, "hostname": "far", "pid": 1,
-                 "transport": "loopback", "ends": [{"address": "192.0.2.1:1"}], **hello}  # fmt: skip
+        return child, address, lambda rank: {
+            "penstock_pairs": 2, "token": token, "rank": rank, "ranks": count, "hostname": "far", "pid": rank,
+            "transport": "loopback", "ends": [{"address": f"192.0.2.{rank}:1"}]}  # fmt: skip
+
+    def hostile(self, *lines, **hello):
+        """Rank 0 of two, whose rank 1 says these lines."""
+        child, address, first = self.lead(2)
+        hello = {**first(1), **hello}
         subprocess.run([BUILD / "tests" / "e2e" / "rank", "connect", address], timeout=HANGS, stdout=subprocess.DEVNULL,
                        input="\n".join([json.dumps(hello), *lines, "<"]), text=True)  # fmt: skip
         self.assertEqual(child.wait(), 1, child)
@@ -163,6 +170,55 @@ class AllPairs(Case):
                 (self.folder / "exchange").rmdir()
                 self.assertRegex(child.stderr, r"rank 1 \(far, pid 1\) breaks the protocol")
                 self.assertEqual(result["bench"]["all_pairs"]["matrix"][1], [None, None])
+
+    def test_the_partner_of_a_lost_rank(self):
+        """It does not wait: rank 0 says that the other has gone, or lets it rest."""
+        child, address, first = self.lead(4)
+        with contextlib.ExitStack() as stack:
+            ranks = [None] + [
+                stack.enter_context(subprocess.Popen([BUILD / "tests" / "e2e" / "rank", "connect", address], text=True, bufsize=1,
+                                                     stdin=subprocess.PIPE, stdout=subprocess.PIPE))
+                for _ in range(3)
+            ]  # fmt: skip
+
+            def says(rank, line):
+                ranks[rank].stdin.write(line + "\n")
+
+            def hears(rank):
+                says(rank, "<")
+                return json.loads(ranks[rank].stdout.readline())
+
+            def meets(rank, other):
+                self.assertEqual(hears(rank)["meet"][0]["address"].split(":")[0], f"192.0.2.{other}" if other else "127.0.0.1")
+
+            for rank in (1, 2, 3):
+                says(rank, json.dumps(first(rank)))
+            # 0 and 3, 1 and 2. Rank 2 leaves after its rows, while rank 0 collects those of rank 3.
+            meets(3, 0)
+            says(3, '{"rows": 1}')
+            meets(2, 1)
+            meets(1, 2)
+            for rank in (1, 2):
+                says(rank, '{"rows": 0}')
+            self.assertEqual(hears(3), {"row": 0})
+            ranks[2].communicate(timeout=HANGS)
+            says(3, '{"row": {"from": 0, "to": 0, "row": {"op": "send", "errors": []}}}')
+            # 0 and 1, 2 and 3: rank 3 has no partner.
+            meets(1, 0)
+            self.assertEqual(hears(3), {"gone": True})
+            says(1, '{"rows": 0}')
+            # 1 and 3: rank 1 breaks the protocol.
+            meets(1, 3)
+            meets(3, 1)
+            says(1, '{"rows": 2}')
+            self.assertEqual(hears(3), {"gone": True})
+            says(3, '{"rows": 0}')
+            self.assertEqual(hears(3), {"goodbye": True})
+            for rank in (1, 3):
+                ranks[rank].communicate(timeout=HANGS)
+        self.assertEqual(child.wait(), 1, child)
+        self.assertRegex(child.stderr, r"rank 2 \(far, pid 2\) has gone")
+        self.assertRegex(child.stderr, r"rank 1 \(far, pid 1\) breaks the protocol")
 
     def test_a_rank_in_trouble_is_never_success(self):
         child, _ = self.hostile(trouble="no such device", trouble_status=256)
