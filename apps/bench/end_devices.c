@@ -32,51 +32,71 @@ static void bench_end_devices_strip(char to[END_DEVICE_MAX], const char *host)
   to[strcspn(to, "]")] = '\0';
 }
 
-/* UCX names a port of a device as "mlx5_0:1". */
-static const struct topo_adapter *bench_end_devices_port(const struct topo_machine *machine,
-                                                         const char *written)
+static void bench_end_devices_append(char list[END_DEVICE_MAX], const char *one)
 {
-  char name[END_DEVICE_MAX];
+  const size_t used = strlen(list);
 
-  bench_end_devices_copy(name, written);
-  name[strcspn(name, ":")] = '\0';
-  return topo_adapter_find(machine, name);
+  snprintf(list + used, END_DEVICE_MAX - used, "%s%s", used > 0 ? "," : "", one);
 }
 
-/* The options say which it is, and else the address; loopback interfaces are no adapter. */
+/* Adds an adapter by its name or address; loopback interfaces are no adapter. False: this machine
+ * has none of that name. */
+static bool bench_end_devices_add(const struct topo_machine *machine, const char *name,
+                                  struct end_device *device)
+{
+  const struct topo_adapter *adapter = machine ? topo_adapter_find(machine, name) : NULL;
+
+  if (!adapter)
+    return false;
+  if (adapter->is_loopback)
+    return true;
+  const bool by_rdma = adapter->rdma[0] && strcmp(adapter->rdma, name) == 0;
+  bench_end_devices_append(device->name, by_rdma ? adapter->rdma : adapter->name);
+  bench_end_devices_append(device->id, adapter->place.pci[0] ? adapter->place.pci : adapter->name);
+  return true;
+}
+
+/* Adds the adapters of a list. UCX names a port of a device as "mlx5_0:1". */
+static bool bench_end_devices_add_list(const struct topo_machine *machine, const char *list,
+                                       struct end_device *device)
+{
+  bool is_found = false;
+  char name[END_DEVICE_MAX];
+
+  while (list[0] != '\0') {
+    const size_t length = strcspn(list, ",");
+    snprintf(name, sizeof(name), "%.*s", (int)length, list);
+    if (bench_end_devices_add(machine, name, device)) {
+      is_found = true;
+    } else {
+      name[strcspn(name, ":")] = '\0';
+      is_found |= bench_end_devices_add(machine, name, device);
+    }
+    list += length + (list[length] == ',');
+  }
+  return is_found;
+}
+
+/* Finds the adapters that the transport's option names, else the one that has the address. */
 static void bench_end_devices_find_adapter(const struct topo_machine *machine,
                                            const struct bench_side *side, const char *host,
                                            struct end_device *device)
 {
   const char *written =
       bench_end_devices_option(side->transport_options, side->transport_option_count, "device");
-  const char *ports = bench_end_devices_option(side->transport_options,
-                                               side->transport_option_count, "net_devices");
-  const struct topo_adapter *adapter = NULL;
   char address[END_DEVICE_MAX];
 
   if (strcmp(side->transport, "loopback") == 0)
     return;
+  if (written[0] == '\0')
+    written = bench_end_devices_option(side->transport_options, side->transport_option_count,
+                                       "net_devices");
   bench_end_devices_strip(address, host);
-  if (machine) {
-    adapter = topo_adapter_find(machine, written);
-    if (!adapter)
-      adapter = bench_end_devices_port(machine, ports);
-    if (!adapter)
-      adapter = topo_adapter_find(machine, address);
-  }
-  if (adapter && adapter->is_loopback)
+  if (bench_end_devices_add_list(machine, written, device) ||
+      bench_end_devices_add(machine, address, device))
     return;
-  if (adapter) {
-    const bool by_rdma =
-        adapter->rdma[0] && (strcmp(adapter->rdma, written) == 0 ||
-                             strncmp(ports, adapter->rdma, strlen(adapter->rdma)) == 0);
-    bench_end_devices_copy(device->name, by_rdma ? adapter->rdma : adapter->name);
-    bench_end_devices_copy(device->id, adapter->place.pci[0] ? adapter->place.pci : adapter->name);
-  } else {
-    bench_end_devices_copy(device->name, written[0] ? written : ports);
-    bench_end_devices_copy(device->id, device->name);
-  }
+  bench_end_devices_copy(device->name, written);
+  bench_end_devices_copy(device->id, written);
 }
 
 /* An index counts those GPUs that CUDA_VISIBLE_DEVICES shows. */

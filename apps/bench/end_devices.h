@@ -5,13 +5,14 @@
 
 #include "cases.h"
 
-#define END_DEVICE_MAX 64
+#define END_DEVICE_MAX 128
 
 struct topo_machine;
 
 struct end_device {
   char name[END_DEVICE_MAX]; /* for people; "": none, or not known */
-  char id[END_DEVICE_MAX];   /* its PCI address, or a name that no other device of this host has */
+  /* Its PCI address, or a name that no other device of this host has. Several: "a,b", as `name`. */
+  char id[END_DEVICE_MAX];
 };
 
 struct end_devices {

@@ -180,18 +180,12 @@ static int bench_pairs_publish(struct pairs *pairs, struct pst_error *error)
 /* What the end measures with is used by one pair of a round. */
 static int bench_pairs_share(struct pairs *pairs, uint32_t number, struct json_object *end)
 {
-  static const char *const ids[] = {"adapter_id", "gpu_id"};
-  char name[256];
-  int rc = 0;
+  const char *host = pairs->ranks[number].host;
+  int rc = bench_schedule_share(&pairs->schedule, number, host, bench_link_text(end, "adapter_id"));
 
-  for (size_t i = 0; i < 2 && rc == 0; i++) {
-    const char *id = bench_link_text(end, ids[i]);
-    if (id[0] == '\0')
-      continue;
-    snprintf(name, sizeof(name), "%s\n%.100s", pairs->ranks[number].host, id);
-    rc = bench_schedule_share(&pairs->schedule, number, name);
-  }
-  return rc;
+  return rc < 0
+             ? rc
+             : bench_schedule_share(&pairs->schedule, number, host, bench_link_text(end, "gpu_id"));
 }
 
 static int bench_pairs_make_schedule(struct pairs *pairs, struct pst_error *error)

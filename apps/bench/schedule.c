@@ -3,10 +3,13 @@
 #include "schedule.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "tournament.h"
+
+#define DEVICE_MAX 100
 
 struct schedule_pair {
   uint16_t a, b;
@@ -77,7 +80,7 @@ static int64_t bench_schedule_name(struct schedule *schedule, const char *name)
   return schedule->use_count++;
 }
 
-int bench_schedule_share(struct schedule *schedule, uint32_t player, const char *name)
+static int bench_schedule_use(struct schedule *schedule, uint32_t player, const char *name)
 {
   struct schedule_player *of = &schedule->of[player];
   const int64_t use = bench_schedule_name(schedule, name);
@@ -90,6 +93,22 @@ int bench_schedule_share(struct schedule *schedule, uint32_t player, const char 
   of->uses = uses;
   of->uses[of->use_count++] = (uint32_t)use;
   return 0;
+}
+
+int bench_schedule_share(struct schedule *schedule, uint32_t player, const char *host,
+                         const char *list)
+{
+  char name[256];
+  int rc = 0;
+
+  while (list[0] != '\0' && rc == 0) {
+    const size_t length = strcspn(list, ",");
+    snprintf(name, sizeof(name), "%.100s\n%.*s", host,
+             (int)(length < DEVICE_MAX ? length : DEVICE_MAX), list);
+    rc = bench_schedule_use(schedule, player, name);
+    list += length + (list[length] == ',');
+  }
+  return rc;
 }
 
 void bench_schedule_lose(struct schedule *schedule, uint32_t player)

@@ -22,9 +22,11 @@ struct schedule {
  * any case. */
 int bench_schedule_open(struct schedule *schedule, uint32_t players);
 void bench_schedule_close(struct schedule *schedule);
-/* The player measures with what `name` names, of which each round has one user. Players with the
- * same name share it; to name it twice is legal. 0 or -ENOMEM. */
-int bench_schedule_share(struct schedule *schedule, uint32_t player, const char *name);
+/* The player measures with the devices of `host` that `list` names, "a,b", or with none, "". Each
+ * device has one user in a round. Players that name the same device of the same host share it; to
+ * name it twice is legal. 0 or -ENOMEM. */
+int bench_schedule_share(struct schedule *schedule, uint32_t player, const char *host,
+                         const char *list);
 /* It has gone: its pairs that have not met do not meet. */
 void bench_schedule_lose(struct schedule *schedule, uint32_t player);
 /* The next round: partners[player], of as many as there are players; the player itself: it rests.

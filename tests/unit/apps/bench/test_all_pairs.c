@@ -57,9 +57,9 @@ static uint32_t play(uint32_t players, uint32_t each, bool has_gpu, uint32_t los
   assert_int_equal(bench_schedule_open(&schedule, players), 0);
   for (uint32_t i = 0; i < players; i++) {
     snprintf(name, sizeof(name), "adapter %u", i / each);
-    assert_int_equal(bench_schedule_share(&schedule, i, name), 0);
+    assert_int_equal(bench_schedule_share(&schedule, i, "", name), 0);
     if (has_gpu && i % 2 == 0)
-      assert_int_equal(bench_schedule_share(&schedule, i, "gpu"), 0);
+      assert_int_equal(bench_schedule_share(&schedule, i, "", "gpu"), 0);
   }
   while (bench_schedule_next(&schedule, partners)) {
     uint32_t users[MOST] = {0}, gpu_users = 0;
@@ -106,6 +106,26 @@ static void no_adapter_is_in_two_pairs_of_a_round(void **state)
   assert_true(play(16, 2, false, 16) <= 2 * (7 * 4 + 1));
 }
 
+static void devices_of_a_list_are_shared_one_by_one(void **state)
+{
+  static const char *const lists[] = {"a", "", "b,a", "c"};
+  uint32_t partners[4], rounds[2] = {0};
+
+  (void)state;
+  for (int on_hosts = 0; on_hosts < 2; on_hosts++) {
+    struct schedule schedule;
+    assert_int_equal(bench_schedule_open(&schedule, 4), 0);
+    for (uint32_t i = 0; i < 4; i++)
+      assert_int_equal(
+          bench_schedule_share(&schedule, i, on_hosts && i == 2 ? "other" : "host", lists[i]), 0);
+    for (; bench_schedule_next(&schedule, partners); rounds[on_hosts]++)
+      assert_true(on_hosts || partners[0] == 0 || partners[2] == 2 || partners[0] == 2);
+    bench_schedule_close(&schedule);
+  }
+  assert_int_equal(rounds[0], 5); /* each pair alone but for 1 and 3, beside 0 and 2 */
+  assert_int_equal(rounds[1], 3);
+}
+
 static void the_devices_of_an_endpoint(void **state)
 {
   struct topo_address addresses[] = {{.text = "10.1.0.1/16"}, {.text = "127.0.0.1/8"}};
@@ -129,6 +149,10 @@ static void the_devices_of_an_endpoint(void **state)
       {"verbs_rc", "device", "mlx5_0", "10.1.0.1", "host", "", NULL, "mlx5_0", "0000:3b:00.0", "",
        ""},
       {"ucx", "net_devices", "mlx5_0:1", "10.1.0.1", "host", "", NULL, "mlx5_0", "0000:3b:00.0", "",
+       ""},
+      {"ucx", "net_devices", "lo,mlx5_0:1,eth0", "10.1.0.1", "host", "", NULL, "mlx5_0,eth0",
+       "0000:3b:00.0,eth0", "", ""},
+      {"ucx", "net_devices", "mlx5_7:1,x", "", "host", "", NULL, "mlx5_7:1,x", "mlx5_7:1,x", "",
        ""},
       {"udp", "sndbuf", "16KiB", "10.1.0.1", "host", "", NULL, "eth0", "eth0", "", ""},
       {"udp", "device", "127.0.0.1", "127.0.0.1", "host", "", NULL, "", "", "", ""},
@@ -357,6 +381,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(each_pair_meets_once_and_nobody_has_two_partners),
       cmocka_unit_test(no_adapter_is_in_two_pairs_of_a_round),
+      cmocka_unit_test(devices_of_a_list_are_shared_one_by_one),
       cmocka_unit_test(the_devices_of_an_endpoint),
       cmocka_unit_test(nothing_is_slow_where_all_are_alike),
       cmocka_unit_test(a_slow_link_is_a_link),
