@@ -82,11 +82,13 @@ static void loss_after_arrival(const struct pst_receiver *receiver, struct pst_d
   loss_add(drops, count, "given_up", stat_get(receiver->given_up));
 }
 
+/* Causes of messages that did arrive come first: strangers cannot raise these counts, as they can a
+ * transport's. */
 static void loss_own_drops(const struct pst_receiver *receiver, struct pst_drop *drops,
                            uint32_t *count)
 {
-  loss_drops(&receiver->end, stat_get(receiver->behind_last), drops, count);
   loss_after_arrival(receiver, drops, count);
+  loss_drops(&receiver->end, stat_get(receiver->behind_last), drops, count);
 }
 
 /* Messages that were sent, as numbers show, and will not be delivered. A frame's messages are

@@ -166,8 +166,8 @@ static void dg_counters_add_refused(struct pst_counter_list *list, const struct 
   /* These two are no messages of the stream. */
   pst_counter_add(list, "not_ours", "not_ours", counts->not_ours, 0);
   pst_counter_add(list, "wrong_nonce", "wrong_nonce", counts->wrong_nonce, 0);
-  /* A changed one is a loss, and a forged one is none: the last of the causes, since core charges
-   * no cause with more than is missing. */
+  /* A changed one is a loss, and a forged one is none: the last of the transport's causes, since
+   * core charges no cause with more than is missing. */
   if (flow->params.tag) {
     pst_counter_add(list, "unauthentic", "unauthentic", counts->unauthentic, PST_COUNTER_DROP);
     pst_counter_add(list, "replayed", NULL, counts->replayed, 0);

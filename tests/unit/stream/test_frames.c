@@ -304,6 +304,32 @@ static void messages_beyond_a_frame_are_misframed(void **state)
   close_run(&run);
 }
 
+/* A transport's counter, which strangers may have raised, takes over no message that came. */
+static void transport_explains_no_message_that_came(void **state)
+{
+  struct run run;
+  struct seen seen = {0};
+  struct pst_stats stats;
+
+  (void)state;
+  open_text(&run, "penstock: 1\n"
+                  "transport: loopback\n"
+                  "streams:\n"
+                  "- name: a\n"
+                  "  message: 100 B\n"
+                  "  ring: 256\n"
+                  "  receiver:\n"
+                  "    transport:\n"
+                  "      filters: [{plugin: claiming, options: {loses: 3, endpoint_drops: 1000}}]\n"
+                  "    assemble: {packets: 8, timeout: 1 h, missing: drop}\n");
+  seed_frames(&run);
+  run_frames(&run, 1600, false, &seen, &stats);
+  assert_int_equal(stats.frames_dropped, 1);
+  assert_int_equal(dropped(&stats, "endpoint_full"), 3);
+  assert_int_equal(dropped(&stats, "incomplete_frame"), 5);
+  close_run(&run);
+}
+
 /* Real packets: what is missing is zero on either memory, and nothing else is. */
 static void frames_of_datagrams_are_exact(void **state)
 {
@@ -468,6 +494,7 @@ int main(int argc, char **argv)
       cmocka_unit_test(lost_frames_are_counted),
       cmocka_unit_test(long_frames_are_zeroed_too),
       cmocka_unit_test(messages_beyond_a_frame_are_misframed),
+      cmocka_unit_test(transport_explains_no_message_that_came),
       cmocka_unit_test(frames_of_datagrams_are_exact),
       cmocka_unit_test(held_frames_hold_the_sender),
       cmocka_unit_test(messages_and_frames_are_not_confused),
