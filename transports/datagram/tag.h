@@ -28,7 +28,8 @@
 #define DG_TAG_KEY_BYTES 16u
 #define DG_TAG_NUMBER_BYTES 8u
 /* More than the messages that one may come late by (option `reorder`), and than the numbers that a
- * sender passes over when the kernel took none of a batch. */
+ * sender passes over at one attempt of which the kernel takes none. Attempts are not limited: after
+ * many of them in a row, what is late is too old to tell. */
 #define DG_TAG_WINDOW 131072u
 
 struct dg_tag;
