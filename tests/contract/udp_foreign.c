@@ -279,13 +279,13 @@ static int socket_with(uint16_t port, int (*name)(int, struct sockaddr *, sockle
   return -1;
 }
 
-/* Two in a row, of the sender's address and port and with numbers far ahead; more than there is
- * room for; less than a header; and a payload that is not as its sum says. */
+/* Two in a row, of the sender's address and port and with numbers far ahead, those of tags, too;
+ * more than there is room for; less than a header; and a payload that is not as its sum says. */
 static void forge(struct contract_pair *pair, int fd)
 {
   static const size_t lengths[] = {100, 100, 40, 3, 1000, 16, 24};
   bool rtp = pair->receiver.limits.sequence_bits == 16;
-  uint8_t bytes[1000] = {0};
+  uint8_t bytes[1000] = {[8] = 1, [16] = 1};
   for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
     uint32_t number = htonl(20000 + (uint32_t)i);
     if (rtp) {

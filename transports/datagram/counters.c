@@ -49,9 +49,9 @@ static void dg_counters_tell_forged(struct dg_endpoint *endpoint)
   if (rx->flow.params.tag) {
     DG_TELL(endpoint, PST_LOG_WARN,
             "datagrams arrive that the sender did not send: of those so far %lu have no tag of "
-            "its own (forged, or changed on the way) and are counted as unauthentic, and %lu came "
-            "before and are counted as replayed. They are ignored; `tcpdump -e udp dst port %u` "
-            "shows them",
+            "its own (forged, or changed on the way) and are counted as unauthentic, and %lu have "
+            "a number that came before and are counted as replayed. They are ignored; `tcpdump -e "
+            "udp dst port %u` shows them",
             counts->unauthentic, counts->replayed, dg_address_port(&endpoint->local));
     return;
   }

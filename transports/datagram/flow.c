@@ -37,7 +37,7 @@ static bool dg_flow_is_wanted(const struct dg_flow_params *params, const struct 
          (params->payload_type < 0 || header->payload_type == params->payload_type);
 }
 
-/* NULL, or where this one is counted that has no tag of the sender's, or had it before. */
+/* NULL, or where this one is counted that has no tag of the sender's, or a number that came. */
 static uint64_t *dg_flow_authenticate(struct dg_flow *flow, const struct dg_arrival *arrival)
 {
   const uint32_t fixed = dg_header_bytes(flow->params.framing, true);
@@ -63,12 +63,13 @@ static uint64_t *dg_flow_classify(struct dg_flow *flow, const struct dg_arrival 
 {
   const struct dg_flow_params *params = &flow->params;
   const uint32_t tag_bytes = params->tag ? DG_TAG_BYTES : 0;
-  uint64_t *cause = params->tag ? dg_flow_authenticate(flow, arrival) : NULL;
 
-  if (cause)
-    return cause;
+  /* Before the tag: a copy from elsewhere does not take the number of the genuine one. */
   if (!dg_flow_is_source(params, arrival->source))
     return &flow->counts.not_ours;
+  uint64_t *cause = params->tag ? dg_flow_authenticate(flow, arrival) : NULL;
+  if (cause)
+    return cause;
   if (arrival->readable < arrival->total &&
       arrival->readable < dg_header_bytes(params->framing, params->numbered)) {
     flow->counts.unreadable++;

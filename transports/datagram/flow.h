@@ -27,9 +27,9 @@
  * the transport reports by dg_flow_lost(), before the datagram that arrived next. A gap takes as
  * many of these losses as it can explain. The rest were losses of other streams.
  *
- * With a `tag` each datagram is authenticated before anything else is looked at, its source
- * included. One that is not the sender's, and one that came before, change nothing but their
- * counts.
+ * With a `tag` each datagram from the sender's address and port is authenticated before anything
+ * else of it is looked at. First its number: one that has come, or is too old, is `replayed`,
+ * whatever its tag. Then its tag. Datagrams that fail change nothing but their counts.
  *
  * Payloads may lie where the CPU cannot read: dg_arrival.readable says how much of a datagram it
  * can. The rules are framing.h's; a byte sum that cannot be computed is not compared, and its
@@ -180,7 +180,7 @@ struct dg_counts {
   uint64_t not_ours;
   uint64_t wrong_nonce; /* in the name of another Penstock, and not of its stream */
   uint64_t unauthentic; /* has no tag of the sender's */
-  uint64_t replayed;    /* has one, and came before */
+  uint64_t replayed;    /* has a number that came before, whatever its tag */
   uint64_t displaced;   /* of a sender that is followed before or after, while another one is */
   uint64_t too_far;     /* its number lies further ahead than loss explains */
   uint64_t too_late;

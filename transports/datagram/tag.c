@@ -123,18 +123,20 @@ static void dg_tag_advance(struct dg_tag *tag, uint64_t number)
   tag->next = number + 1;
 }
 
-/* Has this number not come yet? It has from now on. */
-static bool dg_tag_is_new(struct dg_tag *tag, uint64_t number)
+/* Has this number come, or is it too old to tell? */
+static bool dg_tag_has_come(const struct dg_tag *tag, uint64_t number)
 {
-  uint64_t *word = &tag->seen[number / 64 % WORDS];
-  const uint64_t bit = UINT64_C(1) << number % 64;
+  if (number >= tag->next)
+    return false;
+  return (tag->next - 1) / 64 - number / 64 >= WORDS ||
+         (tag->seen[number / 64 % WORDS] >> number % 64 & 1);
+}
 
+static void dg_tag_mark(struct dg_tag *tag, uint64_t number)
+{
   if (number >= tag->next)
     dg_tag_advance(tag, number);
-  else if ((tag->next - 1) / 64 - number / 64 >= WORDS || *word & bit)
-    return false;
-  *word |= bit;
-  return true;
+  tag->seen[number / 64 % WORDS] |= UINT64_C(1) << number % 64;
 }
 
 enum dg_tag_verdict dg_tag_check(struct dg_tag *tag, const uint8_t *header, uint32_t bytes,
@@ -144,9 +146,12 @@ enum dg_tag_verdict dg_tag_check(struct dg_tag *tag, const uint8_t *header, uint
   const uint64_t number = dg_tag_number_of(header, bytes);
 
   assert(tag->seen);
+  if (dg_tag_has_come(tag, number))
+    return DG_TAG_SEEN;
   if (!dg_tag_begin(tag, header, bytes) || !dg_tag_add(tag, payload, length) ||
       !dg_tag_end(tag, value) || CRYPTO_memcmp(value, header + bytes, DG_TAG_BYTES) != 0 ||
       number == UINT64_MAX)
     return DG_TAG_WRONG;
-  return dg_tag_is_new(tag, number) ? DG_TAG_NEW : DG_TAG_SEEN;
+  dg_tag_mark(tag, number);
+  return DG_TAG_NEW;
 }

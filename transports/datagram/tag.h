@@ -12,7 +12,8 @@
  * not wrap.
  *
  * The receiver takes each number once. It remembers which of the last DG_TAG_WINDOW numbers have
- * come, as RFC 4303 (section 3.4.3) does; one from before them counts as a replay.
+ * come; one from before them counts as a replay. As in RFC 4303 (section 3.4.3), the number is
+ * looked up before the tag is computed, and marked once the tag is right.
  *
  * A context belongs to one thread at a time.
  */
@@ -37,7 +38,7 @@ struct dg_tag;
 enum dg_tag_verdict {
   DG_TAG_NEW = 0,
   DG_TAG_WRONG = 1, /* of another key, or header, tag or payload was changed */
-  DG_TAG_SEEN = 2,  /* right, and its number has come before, or is too old to tell */
+  DG_TAG_SEEN = 2,  /* its number has come, or is too old to tell; the tag was not looked at */
 };
 
 /* `receives`: it remembers numbers. 0; -ENOMEM; -EOPNOTSUPP: libcrypto has no AES-128-GCM, as its
