@@ -177,22 +177,27 @@ class Tls(ServeCase):
         if not python:
             self.skipTest("an ordinary user has no python3")
         config = self.config_of_far("authenticate: true, gso: false")
-        tls = ("--set", f"control.tls={self.of_yaml('psk')}")
+        # Slowly, since each message is attacked three times by a program that is slower than the sender.
+        common = ("--set", f"control.tls={self.of_yaml('psk')}", "--set", "streams.packets.sender.rate=20 Mbps")
         attacker = self.start("-c", ON_THE_PATH, netns.DEVICE[netns.NEAR], program=python,
                               prefix=spaces.enter(netns.NEAR))  # fmt: skip
         attacker.wait_line("here")
-        into = self.start("receive", config, *tls, "--json", self.folder / "out.json",
+        into = self.start("receive", config, *common, "--json", self.folder / "out.json",
                           prefix=spaces.enter(netns.FAR))  # fmt: skip
-        self.run_program("send", config, "--count", COUNT, *tls, prefix=spaces.enter(netns.NEAR))
+        self.run_program("send", config, "--count", COUNT, *common, prefix=spaces.enter(netns.NEAR))
         self.assertEqual(into.wait(), 0, str(into))
         attacker.process.terminate()
         attacker.wait()
         stream = self.only_stream(self.result())
         counters = stream["receiver"]["counters"]
-        self.assertEqual((stream["messages_delivered"], stream["corrupted"], stream["duplicates"]), (COUNT, 0, 0), stream)
+        delivered = stream["messages_delivered"]
+        self.assertEqual((stream["corrupted"], stream["duplicates"]), (0, 0), stream)
+        # A receiver without a CPU for a while loses what its socket has no room for, and nothing else.
+        self.assertLessEqual(stream["dropped"].keys(), {"kernel", "no_buffer"}, stream)
+        self.assertEqual(delivered + sum(stream["dropped"].values()), COUNT, stream)
         self.assertGreater(counters["replayed"], COUNT // 4, stream)
-        self.assertGreater(counters["unauthentic"], COUNT // 2, stream)
-        self.assertEqual(counters["datagrams"], COUNT + counters["replayed"] + counters["unauthentic"], stream)
+        self.assertGreater(counters["unauthentic"], COUNT // 4, stream)
+        self.assertEqual(counters["datagrams"], delivered + counters["replayed"] + counters["unauthentic"], stream)
 
     def test_between_namespaces(self):
         """Beyond loopback, without `insecure`."""
