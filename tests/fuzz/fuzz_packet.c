@@ -13,6 +13,9 @@
 
 enum { SETTING_BYTES = 11, SOURCES = 4 };
 #define NONCE UINT64_C(0x6e6f6e6365303031)
+/* A bit of the setting's message_max: datagrams have tags, if they can. */
+#define HAS_TAG 0x8000u
+static const uint8_t key[DG_TAG_KEY_BYTES] = "sixteen bytes:)";
 
 /* Bits of the byte before a datagram. */
 enum {
@@ -22,7 +25,7 @@ enum {
   FOLLOWS = 16,     /* its number is one behind that of the datagram before */
   IS_STARVED = 32,  /* and it did so for another reason */
   GOES_BACK = 64,   /* the clock was set back */
-  IS_CHECKED = 128, /* its byte sum is made right, and the nonce */
+  IS_CHECKED = 128, /* its byte sum is made right, and the nonce or the tag of its number */
 };
 
 struct reader {
@@ -42,6 +45,7 @@ struct seen {
 };
 
 static struct dg_flow flow;
+static struct dg_tag *signer;      /* the sender's, where datagrams have tags */
 static uint64_t datagrams, by_run; /* of all inputs */
 
 /* The second flow; its run, while one is open, is for datagrams of `source`. */
@@ -81,6 +85,14 @@ static struct dg_source source_of(uint32_t index)
   return source;
 }
 
+static struct dg_tag *open_tag(bool receives)
+{
+  struct dg_tag *tag = NULL;
+
+  REQUIRE(dg_tag_open(key, receives, &tag) == 0);
+  return tag;
+}
+
 static struct dg_flow_params read_setting(struct reader *reader)
 {
   uint32_t bits = take(reader, 1);
@@ -99,6 +111,9 @@ static struct dg_flow_params read_setting(struct reader *reader)
   if (params.payload_type > 127)
     params.payload_type = -1;
   params.message_max = take(reader, 2);
+  if (params.message_max & HAS_TAG && params.numbered && !(bits & 128))
+    params.tag = open_tag(true);
+  params.message_max &= ~HAS_TAG;
   params.reorder = take(reader, 2);
   params.clock_rate = take(reader, 1) * 1000;
   return params;
@@ -133,6 +148,15 @@ static void make_nonce(enum dg_framing framing, uint8_t *header)
     header[0] = (uint8_t)((header[0] & 0xe0) | 0x10);
 }
 
+/* The number is the input's own, but for the one that no sender reaches. */
+static void make_tag(uint8_t *header, uint32_t bytes, uint8_t *rest, uint32_t length)
+{
+  const struct iovec payload = {rest, length};
+
+  header[bytes - DG_TAG_NUMBER_BYTES] &= 0x7f;
+  dg_tag_sign(signer, header, bytes, &payload, 1);
+}
+
 static void make_sum(uint8_t *header, const uint8_t *rest, size_t length)
 {
   uint32_t sum = 0;
@@ -152,6 +176,8 @@ static void check_parse(enum dg_framing framing, bool numbered, const struct dg_
   uint8_t again[DG_HEADER_MAX];
   uint32_t offset, length, bytes = dg_header_bytes(framing, numbered);
 
+  if (flow.params.tag) /* dg_flow_take() parses what is right, as without one */
+    return;
   if (numbered && !dg_has_nonce(framing, arrival->header, arrival->total, NONCE))
     return;
   if (dg_parse(framing, numbered, arrival->header, arrival->rest, arrival->total, arrival->readable,
@@ -214,6 +240,16 @@ static void check_verdict(struct seen *seen, uint32_t verdict, const struct dg_m
   REQUIRE(seen->holds == flow.holds);
 }
 
+/* What the sender did not sign is not taken, and what it signed is not unauthentic, unless it is
+ * cut. */
+static void check_tag(uint32_t bits, bool has_room, uint32_t verdict, uint64_t unauthentic)
+{
+  const bool is_signed = bits & IS_CHECKED && has_room;
+
+  REQUIRE(is_signed || !verdict);
+  REQUIRE(!is_signed || bits & IS_CUT || !unauthentic);
+}
+
 static void check_counts(const struct seen *seen)
 {
   const struct dg_counts *counts = &flow.counts;
@@ -221,7 +257,7 @@ static void check_counts(const struct seen *seen)
   REQUIRE(counts->datagrams == counts->messages + counts->bad_header + counts->bad_checksum +
                                    counts->too_long + counts->not_ours + counts->wrong_nonce +
                                    counts->displaced + counts->too_late + counts->too_far +
-                                   flow.holds);
+                                   counts->unauthentic + counts->replayed + flow.holds);
   REQUIRE(dg_flow_no_gap(&flow) <= counts->too_long + counts->bad_checksum + counts->displaced);
   REQUIRE(counts->messages == seen->delivered && counts->bytes == seen->bytes);
   REQUIRE(counts->restarts == seen->restarts);
@@ -320,8 +356,9 @@ static void take_one(struct reader *reader, struct seen *seen, struct dg_arrival
   enum dg_framing framing = flow.params.framing;
   bool numbered = flow.params.numbered;
   uint32_t bits = take(reader, 1), total = take(reader, 1);
-  uint32_t fixed = dg_header_bytes(framing, numbered);
+  uint32_t fixed = dg_header_bytes(framing, numbered) + (flow.params.tag ? DG_TAG_BYTES : 0);
   const struct dg_source source = source_of(bits & SOURCE_MASK);
+  const uint64_t unauthentic = flow.counts.unauthentic;
   struct dg_message message;
 
   if (bits & HAS_DROPS) {
@@ -342,10 +379,12 @@ static void take_one(struct reader *reader, struct seen *seen, struct dg_arrival
   if (fixed && head == fixed) {
     if (bits & FOLLOWS)
       write_number(framing, header, seen->last + 1);
-    if (bits & IS_CHECKED && numbered)
+    if (bits & IS_CHECKED && numbered && !flow.params.tag)
       make_nonce(framing, header);
     if (bits & IS_CHECKED && framing == DG_FRAMING_SEQUENCE)
       make_sum(header, rest, rest_read);
+    if (bits & IS_CHECKED && flow.params.tag)
+      make_tag(header, fixed - DG_TAG_BYTES, rest, rest_read);
     seen->last = read_number(framing, header);
   }
   arrival->source = &source;
@@ -359,6 +398,8 @@ static void take_one(struct reader *reader, struct seen *seen, struct dg_arrival
   datagrams++;
   uint32_t verdict = dg_flow_take(&flow, arrival, &message);
   take_beside(arrival, verdict, &message);
+  if (flow.params.tag)
+    check_tag(bits, head == fixed, verdict, flow.counts.unauthentic - unauthentic);
   check_verdict(seen, verdict, &message, seen->last & seen->mask, total - head);
   check_counts(seen);
   free(header);
@@ -381,6 +422,10 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
                       .last = params.initial - 1};
   seen.shift = 0 - (uint64_t)(params.initial & seen.mask);
   dg_flow_begin(&flow, &params);
+  if (params.tag) {
+    params.tag = open_tag(true);
+    signer = open_tag(false);
+  }
   dg_flow_begin(&twin.flow, &params);
   twin.is_open = false;
   while (reader.left >= 2)
@@ -390,5 +435,9 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
   dg_flow_end(&flow);
   REQUIRE(!flow.holds);
   check_counts(&seen);
+  dg_tag_close(flow.params.tag);
+  dg_tag_close(twin.flow.params.tag);
+  dg_tag_close(signer);
+  signer = NULL;
   return 0;
 }

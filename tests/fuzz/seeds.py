@@ -271,6 +271,12 @@ def packet_seeds():
         yield setting(free_rtp) + arrivals(*packets)
         yield setting(free_rtp, payload_type=96, message_max=3) + arrivals(*packets)
         yield setting(free_rtp, rate=0) + arrivals(*packets)
+    # Numbered, from a fixed port, with tags: number, tag, payload.
+    for value, header in ((22, sequence(0, b"")), (20, rtp(0, rest=b"PS\0\6"))):
+        due, new, old, far = (header + struct.pack(">Q", number) + bytes(16) + b"payload" for number in (0, 1, 2, 1 << 20))
+        yield setting(value, message_max=0x80FF) + arrivals((checked, due), (0, new), (checked | 1, new), (checked | follows, new),
+            (checked | follows, new), (0, new), (0, far[:30]), (0, b"short"), (cut, old), (checked | follows, far),
+            (checked | follows, old))  # fmt: skip
 
 
 # ---- Frames of Ethernet ------------------------------------------------------------
