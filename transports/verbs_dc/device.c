@@ -31,6 +31,17 @@ static int dc_device_has_no_dc(const struct pst_device *device, const char *step
   return -EOPNOTSUPP;
 }
 
+/* Refuses a device of which nothing more was to be had: that says nothing of DC. */
+static int dc_device_is_full(const struct pst_device *device, const char *step, int code)
+{
+  char memlock[160];
+
+  VB_LOG(device, PST_LOG_ERROR,
+         "%s: %s: %s; `rdma resource` shows how many there are, the kernel's log (`dmesg`) why%s",
+         device->open.info->name, step, strerror(code), vb_memlock_hint(code, memlock));
+  return -code;
+}
+
 /* Tries out whether the device has DC: no bit shows it. */
 static int dc_device_try_target(struct dc_device *dc)
 {
@@ -48,7 +59,10 @@ static int dc_device_try_target(struct dc_device *dc)
     ibv_destroy_srq(srq);
   if (cq)
     ibv_destroy_cq(cq);
-  return target ? 0 : dc_device_has_no_dc(device, step, code);
+  if (target)
+    return 0;
+  return code == ENOMEM ? dc_device_is_full(device, step, code)
+                        : dc_device_has_no_dc(device, step, code);
 }
 
 static int dc_device_find_mlx5(struct dc_device *dc)
