@@ -50,7 +50,7 @@ class Jobs(guests.Case):
         run = f"{BUILD}/penstock run {CONFIGURATION} --count 10 --json out.json"
         guest = self.guest()
         job = guest.run(f"{run} -v")
-        self.assertRegex(job.stderr, "sandbox: without Landlock, whose rules do not hold for .*: Stale file handle")
+        self.assertRegex(job.stderr, "sandbox: without Landlock, which cannot recognise files in .*: Stale file handle")
         self.assertIn("rules do not hold", guest.run(f"{run} --sandbox require", expect=3).stderr)
         guest.run(f"mkdir /tmp/here && cd /tmp/here && {run} --sandbox require && grep -q '\"exit_status\": 0' out.json")
 
