@@ -637,6 +637,7 @@ class Share(Case):
             return (hostile.MESSAGE, 0, struct.pack("=QQII", token, is_["offset"], is_["length"], is_["buffer"]))
 
         for name, planted in {
+            "a message for a sender": message,
             "a lent region": lambda: message(buffer=1),
             "an offset beyond the ring": lambda: message(offset=1 << 40),
             "an offset that wraps": lambda: message(offset=2**64 - 32),

@@ -71,6 +71,7 @@ struct share_cookies {
 struct pst_endpoint {
   struct pst_worker *worker;
   struct pst_remote *remotes;
+  struct pst_ring *ring; /* NULL: it receives nothing */
   uint64_t cookie;
   uint32_t number;
   uint32_t roles;

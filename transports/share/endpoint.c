@@ -88,6 +88,7 @@ int share_endpoint_open(struct pst_worker *worker, const struct pst_endpoint_par
   if (!made)
     return rc < 0 ? rc : -ENOMEM;
   made->worker = worker;
+  made->ring = params.ring;
   made->cookie = params.cookie;
   made->roles = params.roles;
   made->requests = params.requests;

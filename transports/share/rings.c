@@ -221,15 +221,15 @@ static bool share_poll_done(struct pst_endpoint *endpoint, struct pst_completion
   return true;
 }
 
-/* False: the token is of no free slot that there is, or the payload lies elsewhere. */
-static bool share_poll_message(struct pst_worker *worker, const struct pst_completion *message)
+/* False: the token is of no free slot of the endpoint's ring, or the payload lies elsewhere. */
+static bool share_poll_message(const struct pst_endpoint *endpoint,
+                               const struct pst_completion *message)
 {
   const uint64_t token = message->u.message.token;
-  const uint32_t number = pst_token_number(token), slot = pst_token_slot(token);
-  const uint32_t place = number & PST_PLACE_MASK;
-  struct pst_ring *ring = place < worker->ring_room ? worker->rings[place] : NULL;
+  const uint32_t slot = pst_token_slot(token);
+  struct pst_ring *ring = endpoint->ring;
 
-  if (!ring || ring->number != number || slot >= ring->slots || ring->out[slot] ||
+  if (!ring || ring->number != pst_token_number(token) || slot >= ring->slots || ring->out[slot] ||
       message->u.message.buffer || message->u.message.length > ring->payload_max ||
       message->u.message.offset < ring->base ||
       !pst_range_holds(ring->length, message->u.message.offset - ring->base,
@@ -273,7 +273,7 @@ static bool share_poll_of_endpoint(struct pst_endpoint *endpoint, struct pst_com
   case PST_COMPLETION_DONE:
     return share_poll_done(endpoint, completion);
   case PST_COMPLETION_MESSAGE:
-    return share_poll_message(endpoint->worker, completion);
+    return share_poll_message(endpoint, completion);
   default:
     return false;
   }
