@@ -666,11 +666,14 @@ class Share(Case):
         self.assertIn("the router's memory cannot be mapped", str(child))
 
     def test_hostile_limits(self):
-        """The device's slots lie on multiples of 0 bytes."""
+        """The device's slots lie on multiples of 0 bytes; and a status that is none skips no check."""
+        changed = ()
         self.between(self.router("loopback"), changed=lambda call, answer, fds: (
-            answer[:16] + bytes(len(answer) - 16) if call == hostile.OPEN else answer, fds))  # fmt: skip
-        child = self.run_program("run", self.share_config(), "--count", "100", expect=3)
-        self.assertIn("breaks the protocol", str(child))
+            (struct.pack("=i", changed[1]) + answer[4:16].ljust(len(answer) - 4, b"\0"), []) if call == changed[0] else (answer, fds)))
+        for changed in ((hostile.OPEN, 0), (hostile.OPEN, 1), (hostile.WORKER_OPEN, 1)):
+            with self.subTest(changed):
+                child = self.run_program("run", self.share_config(), "--count", "100", expect=3)
+                self.assertIn("breaks the protocol", str(child))
 
     def test_other_release(self):
         """It reads why it is refused, whatever the size of its requests."""

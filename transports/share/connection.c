@@ -171,6 +171,10 @@ int share_call(struct share_call *call)
   pthread_mutex_lock(&device->lock);
   int rc = share_call_locked(call);
   pthread_mutex_unlock(&device->lock);
+  /* Callers take a status above 0 neither for success nor for a failure. */
+  if (rc == 0 && call->reply.status > 0 && call->request->call != PST_SHARE_COUNTERS &&
+      call->request->call != PST_SHARE_DESCRIBE)
+    rc = share_distrust(device);
   if (rc < 0) {
     share_close_fds(call->reply_fds, call->reply_fd_count);
     call->reply_fd_count = 0;
