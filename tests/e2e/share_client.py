@@ -298,10 +298,10 @@ class Router:
             os.close(fd)
         return True
 
-    def plant(self, kind, code, union=b""):
-        """A completion that the router never gave, to the endpoint that was opened last."""
+    def plant(self, kind, code, union=b"", count=1):
+        """Completions that the router never gave, to the endpoint that was opened last."""
         (tail,) = struct.unpack("=I", self.page[COMPLETE_TAIL : COMPLETE_TAIL + 4])
         at = COMPLETE_AT + tail % ENTRIES * 64
         entry = struct.pack("=BBHiQ", kind, code, 0, 0, self.endpoint) + union
         self.page[at : at + 64] = entry.ljust(64, b"\0")
-        self.page[COMPLETE_TAIL : COMPLETE_TAIL + 4] = struct.pack("=I", (tail + 1) % 2**32)
+        self.page[COMPLETE_TAIL : COMPLETE_TAIL + 4] = struct.pack("=I", (tail + count) % 2**32)

@@ -646,6 +646,7 @@ class Share(Case):
             "an end that nobody asked for": lambda: (hostile.EVENT, 4),
             "a region that is lent": lambda: (hostile.EVENT, 5),
             "an end of requests that are not there": lambda: (hostile.DONE, 1, struct.pack("=QQ", 0, 1 << 40)),
+            "more completions than the ring has": lambda: (hostile.EVENT, 4, b"", -1),
         }.items():
             with self.subTest(name):
                 child = self.start("run", self.share_config())

@@ -21,6 +21,7 @@ struct pst_device {
   uint64_t
       router_uid; /* the router may run as this user, as root or as our user; UINT64_MAX: not set */
   atomic_bool is_gone;  /* the router is */
+  atomic_bool is_wrong; /* the router breaks the protocol: its memory is not read any more */
   pthread_mutex_t lock; /* of the connection, of `names` and of what follows */
   struct share_name *names;
   struct {

@@ -90,6 +90,7 @@ static int share_lose(struct pst_device *device, const char *why)
 
 int share_distrust(struct pst_device *device)
 {
+  atomic_store(&device->is_wrong, true);
   return share_lose(device, "breaks the protocol");
 }
 

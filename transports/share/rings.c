@@ -370,13 +370,17 @@ static uint32_t share_poll_look(struct pst_worker *worker, struct pst_completion
   return share_poll_lost(worker, out, max);
 }
 
+/* Takes what the router has completed; after the router is lost, makes completions in its place. */
 int share_poll(struct pst_worker *worker, struct pst_completion *completions, uint32_t max)
 {
   const uint32_t tail = pst_share_load(&worker->page->complete_tail);
+  const atomic_bool *is_wrong = &worker->device->is_wrong;
   uint32_t head = worker->complete_head, n = 0;
 
   share_release_flush(worker);
-  while (head != tail && n < max) {
+  if (tail - head > PST_SHARE_ENTRIES)
+    share_distrust(worker->device);
+  while (head != tail && n < max && !atomic_load_explicit(is_wrong, memory_order_relaxed)) {
     completions[n] = worker->complete[head++ % PST_SHARE_ENTRIES];
     __asm__ volatile("" : : "r"(&completions[n]) : "memory"); /* the copy is checked and used */
     n += share_poll_one(worker, &completions[n]);
