@@ -288,7 +288,8 @@ static struct share_class *share_classes_find(const struct share_client *client,
   return NULL;
 }
 
-int share_classes_join(struct share_client *client, const char token[PST_SHARE_TOKEN])
+int share_classes_join(struct share_client *client, const char token[PST_SHARE_TOKEN], char *why,
+                       size_t size)
 {
   struct pst_share *share = client->share;
   const struct share_class *undecided = NULL;
@@ -301,19 +302,19 @@ int share_classes_join(struct share_client *client, const char token[PST_SHARE_T
     cgroup[0] = '\0';
   struct share_class *class = share_classes_find(client, cgroup, token, &undecided);
   if (undecided) {
-    pst_log(PST_LOG_ERROR,
-            "the control group of this client (process %d) is not known: %s, so class %.60s of "
-            "%.120s cannot be decided; the process that connects must open the device itself, and "
-            "the router must see it in /proc",
-            (int)client->pid, strerror(-rc), undecided->name, share->params.limits);
+    snprintf(why, size,
+             "the control group of this client (process %d) is not known: %s, so class %.60s of "
+             "%.120s cannot be decided; the process that connects must open the device itself, and "
+             "the router must see it in /proc",
+             (int)client->pid, strerror(-rc), undecided->name, share->params.limits);
     return -EACCES;
   }
   if (!class) {
-    pst_log(PST_LOG_ERROR,
-            "no class of %s has this client: user %u, control group %s, %s; add one, or show the "
-            "token of one by the option token",
-            share->params.limits, (unsigned)client->uid, cgroup[0] ? cgroup : "not known",
-            token[0] ? "with a token" : "without a token");
+    snprintf(why, size,
+             "no class of %s has this client: user %u, control group %s, %s; add one, or show the "
+             "token of one by the option token",
+             share->params.limits, (unsigned)client->uid, cgroup[0] ? cgroup : "not known",
+             token[0] ? "with a token" : "without a token");
     return -EACCES;
   }
   pthread_mutex_lock(&share->lock);
@@ -323,8 +324,8 @@ int share_classes_join(struct share_client *client, const char token[PST_SHARE_T
   client->class = class;
   if (!is_full)
     return 0;
-  pst_log(PST_LOG_ERROR, "the router serves %u clients of this class already; %s", class->clients,
-          share_class_remedy(client, "clients", remedy));
+  snprintf(why, size, "the router serves %u clients of this class already; %s", class->clients,
+           share_class_remedy(client, "clients", remedy));
   client->class = NULL;
   return -ENOSPC;
 }

@@ -5,6 +5,7 @@
 #define PST_SHARE_CLASSES_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -33,8 +34,9 @@ int share_classes_read(struct pst_share *share, struct pst_error *error);
 /* May some client of this user connect? */
 bool share_classes_have_user(const struct pst_share *share, uid_t uid);
 /* Finds the class of a client that shows this token, for client->class. 0; -EACCES: it has none, or
- * -ENOSPC: the class has as many clients as it may, logged. */
-int share_classes_join(struct share_client *client, const char token[PST_SHARE_TOKEN]);
+ * -ENOSPC: the class has as many clients as it may, with the reason in `why`. */
+int share_classes_join(struct share_client *client, const char token[PST_SHARE_TOKEN], char *why,
+                       size_t size);
 void share_classes_leave(struct share_client *client);
 /* How to raise the limit `key` of this client. */
 const char *share_class_remedy(const struct share_client *client, const char *key,

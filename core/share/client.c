@@ -94,9 +94,13 @@ static int share_client_open(struct share_client *client, const struct share_com
 
   if (client->class)
     return -EALREADY;
-  int rc = share_classes_join(client, command->request->u.open.token);
-  if (rc < 0)
+  int rc = share_classes_join(client, command->request->u.open.token, command->reply->text,
+                              sizeof(command->reply->text));
+  if (rc < 0) {
+    atomic_fetch_sub(&share->served, 1);
+    share_count_refusal(share, command->reply->text);
     return rc;
+  }
   share_client_plan(client->class, &command->request->u.open.plan, &client->plan);
   memcpy(address, command->request->u.open.local_address, sizeof(address));
   address[sizeof(address) - 1] = '\0';
@@ -203,7 +207,7 @@ static void share_client_call(struct share_client *client, struct share_command 
     return;
   }
   reply->status = rc;
-  if (rc < 0)
+  if (rc < 0 && !reply->text[0])
     pst_text_write(reply->text, sizeof(reply->text), pst_log_last_error());
 }
 
@@ -313,7 +317,8 @@ int share_client_start(struct pst_share *share, int fd, pid_t pid, uid_t uid)
   client->pid = pid;
   client->uid = uid;
   pthread_mutex_init(&client->rate_lock, NULL);
-  client->number = atomic_fetch_add(&share->served, 1) + 1;
+  client->number = atomic_fetch_add(&share->accepted, 1) + 1;
+  atomic_fetch_add(&share->served, 1);
   atomic_fetch_add(&share->connected, 1);
   int rc = -pthread_create(&client->thread, NULL, share_client_run, client);
   if (rc < 0) {

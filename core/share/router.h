@@ -99,8 +99,8 @@ struct pst_share {
   struct share_device *devices; /* of `memory`, that clients have named */
   struct pst_options *options;
   int listen_fd, lock_fd, stop_fd;
-  bool is_short;      /* the listener has no descriptors: it has been logged */
-  uint64_t warned_ns; /* when a refusal was logged last */
+  bool is_short;              /* the listener has no descriptors: it has been logged */
+  _Atomic uint64_t warned_ns; /* when a refusal was logged last */
   pthread_t thread;
   pthread_mutex_t lives_lock;
   struct share_life *lives;
@@ -108,9 +108,14 @@ struct pst_share {
   struct share_client *clients;
   uint32_t client_count;
   _Atomic uint32_t connected;
+  _Atomic uint64_t accepted; /* connections */
   _Atomic uint64_t served, refused, expelled;
   _Atomic uint64_t regions, bytes, endpoints, requests, messages;
 };
+
+/* share.c. Counts a refused client, and logs why, at most once a second: any user may cause it. Any
+ * thread. */
+void share_count_refusal(struct pst_share *share, const char *why);
 
 /* client.c. Takes the connection over, and closes it on failure. */
 int share_client_start(struct pst_share *share, int fd, pid_t pid, uid_t uid);

@@ -50,18 +50,24 @@ static void share_reap(struct pst_share *share, bool is_closing)
   }
 }
 
+void share_count_refusal(struct pst_share *share, const char *why)
+{
+  const uint64_t now = clock_now_ns();
+  uint64_t warned = atomic_load(&share->warned_ns);
+
+  atomic_fetch_add(&share->refused, 1);
+  if ((!warned || now - warned >= SHARE_WARN_NS) &&
+      atomic_compare_exchange_strong(&share->warned_ns, &warned, now))
+    pst_log(PST_LOG_WARN, "share: a client is refused: %s", why);
+}
+
 /* Sends the reason to a refused client, which prints it. */
 static void share_refuse(struct pst_share *share, int fd, const char *why)
 {
   struct pst_share_reply reply = {.status = -EACCES};
 
   snprintf(reply.text, sizeof(reply.text), "%s", why);
-  atomic_fetch_add(&share->refused, 1);
-  const uint64_t now = clock_now_ns();
-  if (!share->warned_ns || now - share->warned_ns >= SHARE_WARN_NS) {
-    pst_log(PST_LOG_WARN, "share: a client is refused: %s", why);
-    share->warned_ns = now;
-  }
+  share_count_refusal(share, why);
   if (send(fd, &reply, sizeof(reply), MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
     pst_log(PST_LOG_DEBUG, "share: the refused client has left: %s", strerror(errno));
   close(fd);

@@ -305,8 +305,23 @@ class Share(Case):
         self.run_program("run", self.share_config(), "--count", "100", "--set", f"transport.options.token={token}")
         token.chmod(0o644)
         self.assertIn("others may read, or no file; chmod 600", self.refused(f"token={token}"))
+        router.wait_line(r"\| 2 served, 3 refused,")
         router.signal(signal.SIGTERM)
         self.assertEqual(router.wait(), 0, router)
+
+    def test_refusals_fill_no_log(self):
+        """A user whose clients fit no class gets each reason, and the router logs one a second."""
+        self.token("token", "0123456789abcdef")
+        router = self.router("loopback", "-v", *self.classes("name: one, token: token"))
+        begun = time.monotonic()
+        for _ in range(100):
+            with hostile.Client(self.socket) as client, self.assertRaisesRegex(hostile.Refused, "no class of"):
+                client.open()
+        lines = int(time.monotonic() - begun) + 1
+        router.wait_line(r"\| 0 served, 100 refused,")
+        router.signal(signal.SIGTERM)
+        self.assertEqual(router.wait(), 0, router)
+        self.assertIn(str(router).count("no class of"), range(1, lines + 1), router)
 
     def test_wrong_classes(self):
         self.token("short", "abc")
