@@ -135,11 +135,12 @@ def child_of(pid):
 
 def bare_root(root, *plugins):
     """Makes a root with the program, its libraries and the plugins share, host and these alone, none of them of RDMA.
-    False: ldd cannot read the program here."""
+    False: ldd cannot read the program here. AssertionError: the program needs a library of RDMA."""
     asked = subprocess.run(["ldd", PROGRAM], capture_output=True, text=True)
     libraries = {pathlib.Path(name) for name in re.findall(r"(/\S+) \(0x", asked.stdout)}
-    if asked.returncode or any("ibverbs" in library.name for library in libraries):
+    if asked.returncode:
         return False
+    assert not any("ibverbs" in library.name for library in libraries), asked.stdout
     for library in libraries:
         place = root / "lib" / library.name if "/build" in str(library) else root / str(library)[1:]
         place.parent.mkdir(parents=True, exist_ok=True)
