@@ -234,9 +234,8 @@ class Share(Case):
                 router = self.router("loopback", *options)
                 path = self.share_config()
                 if options[0] == "--clients":
-                    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as held:
-                        held.connect(str(self.socket))
-                        router.wait_line("share: 1 client,")
+                    with hostile.Client(self.socket) as held:
+                        held.open()  # else the router disconnects it in 5 s
                         child = self.run_program("run", path, "--count", "100", expect=3)
                 else:
                     child = self.run_program("run", path, "--count", "100", expect=None)
@@ -729,7 +728,7 @@ class Share(Case):
         self.assertEqual(router.wait(), 0, router)
 
     def test_no_descriptors(self):
-        """The listener waits for them, and says so once."""
+        """The listener waits for them, and says so once, not for each client."""
         router = self.router("loopback", prefix=("prlimit", "--nofile=24"))
         held = []
         try:
@@ -743,7 +742,8 @@ class Share(Case):
         router.wait_line("share: 0 clients")
         router.signal(signal.SIGTERM)
         self.assertEqual(router.wait(), 0, router)
-        self.assertEqual(str(router).count("raise `ulimit -n`"), 1, router)
+        # The router disconnects them after 5 s, and a slow machine comes to a second shortage.
+        self.assertLess(str(router).count("raise `ulimit -n`"), 5, router)
 
     def test_socket_is_a_file(self):
         """Another file is never removed."""
