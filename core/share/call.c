@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Requests of a client that concern a worker, its rings and its endpoints. */
-#include <assert.h>
 #include <errno.h>
 #include <sched.h>
 #include <stdio.h>

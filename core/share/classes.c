@@ -112,6 +112,7 @@ static void share_classes_read_token(struct share_classes_reader *reader, const 
   class->token = token;
 }
 
+/* Reads one key of a class; what is wrong with it becomes a finding. */
 static void share_classes_read_key(struct share_classes_reader *reader, const struct node *node,
                                    struct share_class *class)
 {
@@ -137,6 +138,10 @@ static void share_classes_read_key(struct share_classes_reader *reader, const st
     findings_add(
         &reader->findings, &node->place,
         "cgroup: '%s' is no path; write it as /proc/PID/cgroup has it behind 0::", node->text);
+  else if (node->text[1] && node->text[strlen(node->text) - 1] == '/')
+    findings_add(&reader->findings, &node->place,
+                 "cgroup: '%s' ends with a slash, which no group's path does; leave it out",
+                 node->text);
   else
     class->cgroup = node->text;
 }

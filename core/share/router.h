@@ -139,7 +139,7 @@ int share_command_add_counters(struct share_command *command, const struct share
 void share_command_close(struct share_command *command);
 
 /* device.c. Opens the first device of the router's memory plugin, and with it the driver, before
- * the process confines itself; the others once clients name them. */
+ * seccomp refuses system calls that a driver's start needs; the others once clients name them. */
 int share_device_open_first(struct pst_share *share);
 /* Imports device memory of a client. -EOPNOTSUPP: *path says why the router does not.
  * share_device_release() undoes it. */

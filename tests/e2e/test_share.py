@@ -331,6 +331,7 @@ class Share(Case):
             "name: a, regions: many": "limits.yaml:2:24: regions: ",
             "name: a, uid: root": "uid: ",
             "name: a, cgroup: batch": "cgroup: 'batch' is no path",
+            "name: a, cgroup: /batch/": "cgroup: '/batch/' ends with a slash",
             "uid: 0": "a class has no name",
         }.items():
             with self.subTest(text):

@@ -54,6 +54,7 @@ int share_open(const struct pst_host *host, const struct pst_open_params *params
     return rc;
   }
   made->limits = reply.u.limits;
+  made->limits.endpoints_reason[sizeof(made->limits.endpoints_reason) - 1] = '\0';
   made->limits.ring_needs |= PST_NEED_EXPORT_FD;
   made->limits.send_needs |= PST_NEED_EXPORT_FD;
   *device = made;
