@@ -62,7 +62,7 @@ struct pst_completion {
 
 /* The client's. */
 struct pst_device {
-  atomic_bool is_gone;
+  atomic_bool is_gone, is_wrong;
 };
 struct pst_worker {
   struct pst_device *device;
@@ -76,6 +76,10 @@ struct pst_worker {
 };
 static void share_release_flush(struct pst_worker *)
 {
+}
+static void share_distrust(struct pst_device *)
+{
+  RL_ASSERT(!"a position that the router never wrote");
 }
 static int share_poll_one(struct pst_worker *worker, struct pst_completion *completion)
 {
@@ -178,6 +182,7 @@ struct ends {
     for (struct event *event : {&router_event, &client_event})
       event->is_readable.store(0, rl::mo_relaxed, $);
     atomic_store(&device.is_gone, false);
+    atomic_store(&device.is_wrong, false);
     atomic_store(&share_client.is_broken, false);
     share_client.has_wakeup = false;
     client.device = &device;
