@@ -500,9 +500,7 @@ static int sandbox_use_landlock(const struct sandbox *sandbox, struct pst_error 
                              sandbox->port_count, &refused);
 
   if (refused)
-    snprintf(means, sizeof(means),
-             "Landlock, which cannot recognise files in %.200s: its file system keeps no inodes, "
-             "like 9p",
+    snprintf(means, sizeof(means), "Landlock for %.200s (its file system keeps no inodes, like 9p)",
              refused);
   return sandbox_judge(sandbox, means, rc, error);
 }

@@ -50,8 +50,8 @@ class Jobs(guests.Case):
         run = f"{BUILD}/penstock run {CONFIGURATION} --count 10 --json out.json"
         guest = self.guest()
         job = guest.run(f"{run} -v")
-        self.assertRegex(job.stderr, "sandbox: without Landlock, which cannot recognise files in .*: Stale file handle")
-        self.assertIn("rules do not hold", guest.run(f"{run} --sandbox require", expect=3).stderr)
+        self.assertRegex(job.stderr, r"sandbox: without Landlock for .*keeps no inodes.*: Stale file handle")
+        self.assertIn("there is no Landlock for out.json (", guest.run(f"{run} --sandbox require", expect=3).stderr)
         guest.run(f"mkdir /tmp/here && cd /tmp/here && {run} --sandbox require && grep -q '\"exit_status\": 0' out.json")
 
     def test_the_build_is_inside_and_the_host_is_safe(self):
