@@ -344,7 +344,7 @@ class Routed(guests.Case):
         guests.need(PLUGIN)
         super().setUp()
 
-    def both(self, options=None, **more):
+    def both(self, options=None, receiver_timeout=None, **more):
         """By default the device gives up, as these tests want it."""
         jobs = []
         for name, verb, address in (("b", "receive", "10.9.2.1"), ("a", "send", "10.9.1.1")):
@@ -357,6 +357,8 @@ class Routed(guests.Case):
                 **{f"transport.options.{key}": value for key, value in {**self.OPTIONS, **(options or {})}.items()},
                 **{f"streams.packets.{key}": value for key, value in more.items()},
             }
+            if verb == "receive" and receiver_timeout:
+                settings["streams.packets.timeout"] = receiver_timeout
             words = [f"--set {key}={value}" for key, value in settings.items()]
             words += ["--count 500"] if verb == "send" else []
             job = self.guest(name).start(
@@ -381,10 +383,10 @@ class Routed(guests.Case):
     def test_a_hop_limit_of_1_is_named_first(self):
         self.hop_limit_1()
         errors = self.guest("r").network_counter("Ip", "InHdrErrors")
-        receiver, sender = self.both(timeout="15s")
+        # The sender says hello, and is the first whose time is up: the receiver has only not been called.
+        receiver, sender = self.both(timeout="15s", receiver_timeout="60s")
         self.assertEqual((receiver.wait(60), sender.wait(60)), (1, 1), f"{receiver}{sender}")
         self.assertGreater(self.guest("r").network_counter("Ip", "InHdrErrors"), errors)
-        # One of the two says hello.
         told = receiver.stderr + sender.stderr
         self.assertRegex(told, r"IBV_WC_RETRY_EXC_ERR \(12;.*Check: `hop_limit`")
         self.assertRegex(told, rf"{TOLD_BY_THE_ROUTER}.*(completer_retry_err|retry_exceeded_err) \+\d+")
