@@ -357,15 +357,13 @@ class Share(Case):
 
     def assert_holds_nothing(self, pid):
         """Neither a descriptor nor a mapping of a client's memory; the last closes are another thread's."""
-        before = time.monotonic()
-        while True:
+
+        def is_clear():
             held = [os.readlink(fd) for fd in pathlib.Path(f"/proc/{pid}/fd").iterdir() if fd.is_symlink()]
             held += pathlib.Path(f"/proc/{pid}/maps").read_text().splitlines()
-            held = [one for one in held if re.search("memfd:(penstock|fake-cuda)", one)]
-            if not held or time.monotonic() - before > HANGS:
-                break
-            time.sleep(0.05)
-        self.assertEqual(held, [])
+            return not [one for one in held if re.search("memfd:(penstock|fake-cuda)", one)]
+
+        wait_until(is_clear, HANGS, "the last close of a client's memory")
 
     def test_fifty_killed_at_random(self):
         """All have memory registered, every second one a GPU's. Nothing of them is left, and a stream beside them
