@@ -96,6 +96,15 @@ static void sender_begin(struct pair *pair, const struct pst_tls_params *tls)
   assert_int_equal(end_connect(pair->sender, control_port(pair->receiver->control)), 0);
 }
 
+/* What came before has not hurt the receiver: a sender with credentials meets it. Ends both. */
+static void assert_receiver_serves_on(struct pair *pair, const struct pst_tls_params *tls)
+{
+  sender_begin(pair, tls);
+  end_wait(pair->receiver, SEEN_PEER, pair->in, 0);
+  end_close(pair->sender);
+  end_close(pair->receiver);
+}
+
 static void assert_they_meet(const struct pst_tls_params *receiver,
                              const struct pst_tls_params *sender, const char *seen_by_receiver,
                              const char *seen_by_sender)
@@ -527,10 +536,7 @@ static void test_no_descriptor(void **state)
   assert_non_null(strstr(message.text, "its process has no room for another connection"));
   client_end(&client);
   close(fd);
-  sender_begin(&pair, &here);
-  end_wait(pair.receiver, SEEN_PEER, pair.in, 0);
-  end_close(pair.sender);
-  end_close(pair.receiver);
+  assert_receiver_serves_on(&pair, &here);
 }
 
 static void test_tls_1_2(void **state)
@@ -551,10 +557,7 @@ static void test_tls_1_2(void **state)
   SSL_free(ssl);
   SSL_CTX_free(context);
   close(fd);
-  sender_begin(&pair, &here);
-  end_wait(pair.receiver, SEEN_PEER, pair.in, 0);
-  end_close(pair.sender);
-  end_close(pair.receiver);
+  assert_receiver_serves_on(&pair, &here);
 }
 
 /* A connector meets one that speaks no TLS 1.3. */
@@ -613,10 +616,7 @@ static void test_flood_of_key_updates(void **state)
   SSL_free(ssl);
   SSL_CTX_free(context);
   close(fd);
-  sender_begin(&pair, &here);
-  end_wait(pair.receiver, SEEN_PEER, pair.in, 0);
-  end_close(pair.sender);
-  end_close(pair.receiver);
+  assert_receiver_serves_on(&pair, &here);
 }
 
 /* One that takes the connection and says nothing: the sender tries again, and says so in the end.
@@ -668,10 +668,7 @@ static void test_half_open(void **state)
     close(fds[i]);
   }
   client_end(&client);
-  sender_begin(&pair, &here);
-  end_wait(pair.receiver, SEEN_PEER, pair.in, 0);
-  end_close(pair.sender);
-  end_close(pair.receiver);
+  assert_receiver_serves_on(&pair, &here);
 }
 
 /* A connection that has not finished TLS makes room before an older one that has. */
@@ -725,10 +722,7 @@ static void test_endless_hello(void **state)
   send_all(fd, record, sizeof(record));
   log_wait("sent more bytes than a TLS handshake has");
   close(fd);
-  sender_begin(&pair, &here);
-  end_wait(pair.receiver, SEEN_PEER, pair.in, 0);
-  end_close(pair.sender);
-  end_close(pair.receiver);
+  assert_receiver_serves_on(&pair, &here);
 }
 
 /* ---- Files ------------------------------------------------------------------------------------
