@@ -36,9 +36,9 @@ PST_EXPORT int pst_config_open_text(const char *text, size_t length, const char 
                                     const char *const *sets, size_t set_count,
                                     struct pst_config **config, struct pst_error *error);
 
-/* What findings name as the place of a value, for a program that fills structs from its user's
- * command line. For plugin options the text stands before the option: "--transport-option mode=x".
- * NULL: findings name the struct. */
+/* The names that findings give as the place of a value, for a program that fills structs from its
+ * user's command line. For plugin options the text stands before the option: "--transport-option
+ * mode=x". NULL: findings name the struct. */
 struct pst_origins {
   uint32_t struct_size;
   uint32_t reserved;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What memory plugins have in common, for the plugin to compile in: checks of what the host hands
- * over, and the arithmetic of the pattern.
+ * Helpers that memory plugins compile in: checks of what the host hands over, and the arithmetic
+ * of the pattern.
  *
  * All of it is static inline and no part of the ABI. memory/host and memory/nvidia are built with
  * it.
@@ -33,12 +33,12 @@ PST_INLINE const char *pst_alloc_params_wrong(const struct pst_alloc_params *par
   return NULL;
 }
 
-/* What a caller's structs must have room for, whose handles the plugin writes. */
+/* Least struct_size of a caller's struct whose handle the plugin writes. */
 #define PST_REGION_LEAST (offsetof(struct pst_region, handle) + sizeof(void *))
 #define PST_EXPORT_LEAST (offsetof(struct pst_export, handle) + 64)
 
-/* What alloc() begins with, of a plugin that writes region.handle: *params are the caller's, with a
- * label. 0; -EINVAL, logged. */
+/* Checks and copies the parameters of alloc(), for a plugin that writes region.handle: *params are
+ * the caller's, with a label. 0; -EINVAL, logged. */
 PST_INLINE int pst_alloc_params_take(const struct pst_host *host,
                                      const struct pst_alloc_params *given,
                                      const struct pst_region *region,
@@ -64,7 +64,8 @@ PST_INLINE int pst_export_kind_is_known(uint32_t kind)
          kind == PST_EXPORT_VENDOR_FD;
 }
 
-/* What export_region() begins with. 0; -EINVAL, logged; -EOPNOTSUPP: not one of region.exports. */
+/* Checks the arguments of export_region(). 0; -EINVAL, logged; -EOPNOTSUPP: not one of
+ * region.exports. */
 PST_INLINE int pst_export_check(const struct pst_host *host, const struct pst_memory *memory,
                                 const struct pst_region *region, uint32_t kind, uint64_t offset,
                                 uint64_t length, const struct pst_export *out)
@@ -143,7 +144,7 @@ PST_INLINE const struct pst_host *pst_cpu_queue_host(const struct pst_cpu_queue 
   return *(const struct pst_host *const *)queue->memory;
 }
 
-/* What queue_open() has to do with `queue`. 0; -EINVAL, logged. */
+/* Checks the parameters of queue_open(), and initialises `queue`. 0; -EINVAL, logged. */
 PST_INLINE int pst_cpu_queue_begin(struct pst_cpu_queue *queue, struct pst_memory *memory,
                                    const struct pst_queue_params *params)
 {

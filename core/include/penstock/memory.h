@@ -69,8 +69,8 @@ enum pst_alloc_purpose {
   PST_ALLOC_STAGING = 1, /* host memory, pinned for this plugin's copies, registrable by a NIC */
 };
 
-/* What a transport needs of memory. The host compares it with what a region offers, and passes it
- * to alloc() so that an "auto" backing can choose. */
+/* Requirements of a transport on memory. The host compares them with what a region offers, and
+ * passes them to alloc() so that an "auto" backing can choose. */
 enum pst_memory_need {
   PST_NEED_CPU_ACCESS = 1u << 0, /* region.host is set */
   /* A descriptor for another process: PST_EXPORT_FD of memory that the CPU may touch; of other
@@ -176,7 +176,7 @@ struct pst_memory_params {
   const struct pst_options *options;
 };
 
-/* What `penstock plugins`, banner and result show. */
+/* Description of an opened memory, which `penstock plugins`, banner and result show. */
 struct pst_memory_info {
   uint32_t struct_size;
   uint32_t kind;       /* enum pst_memory_kind of NORMAL regions */
@@ -272,8 +272,8 @@ struct pst_memory_ops {
   /* *done = the last ticket up to which all batches are finished, or 0. Never blocks. 0, or -EIO:
    * the device is lost. */
   int (*queue_poll)(struct pst_queue *queue, uint64_t *done);
-  /* What verify_rows has found on a queue since queue_open(), in batches that queue_poll() has
-   * reported. */
+  /* Writes what verify_rows has found on a queue since queue_open(), in batches that queue_poll()
+   * has reported. */
   int (*verify_result)(struct pst_queue *queue, struct pst_verify_result *result);
 
   /* Record a fence behind all work now on `queue`; if queue is NULL, on the application's own

@@ -272,7 +272,7 @@ PST_EXPORT int pst_node_register(struct pst_node *node, const struct pst_registe
 PST_EXPORT int pst_area_free(struct pst_area *area);
 /* Where an area's bytes are. 0. */
 PST_EXPORT int pst_area_range(const struct pst_area *area, struct pst_range *range);
-/* What backs the area, in the memory plugin's words: "memfd", "cuMemAlloc". */
+/* Returns the backing of the area, in the memory plugin's words: "memfd", "cuMemAlloc". */
 PST_EXPORT const char *pst_area_backing(const struct pst_area *area);
 /* How the transport reaches the area in READs and WRITEs, by its newest registration, which is its
  * own or that of an offer. pst_peer_path() has the `carrier`. */

@@ -41,7 +41,7 @@ PST_EXPORT int pst_sender_fill(struct pst_sender *sender, const struct pst_slot 
  * the views can be released behind it; if not, they can be released only by closing the session. */
 PST_EXPORT int pst_receiver_verify(struct pst_receiver *receiver, const struct pst_view *views,
                                    uint32_t n, struct pst_fence **fence);
-/* What pst_receiver_verify() has found so far. */
+/* Writes the result of pst_receiver_verify() so far. */
 PST_EXPORT int pst_receiver_verified(struct pst_receiver *receiver,
                                      struct pst_verify_result *result);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What every Penstock plugin has in common: the exported symbol, the
- * description, the option table, and the services the host hands in.
+ * Declarations that every Penstock plugin shares: the exported symbol, the
+ * description, the option table, and the services of the host.
  *
  * A plugin is a shared object that exports exactly two data symbols,
  * `pst_plugin_v1` and `pst_description_v1`, made by PST_PLUGIN() and
@@ -117,7 +117,7 @@ enum pst_check_flag {
   PST_CHECK_APART = 1u << 2,
 };
 
-/* What check() of a description gets: one end of a stream, or its memory, as configured. The
+/* Argument of a description's check(): one end of a stream, or its memory, as configured. The
  * getters are those of struct pst_host. */
 struct pst_check {
   uint32_t struct_size;
@@ -145,7 +145,7 @@ enum pst_facts_flag {
   PST_FACTS_SECRET_ADDRESS = 1u << 2,
 };
 
-/* What check() knows about any device that is opened with these options. */
+/* Facts that hold for any device opened with these options, written by check(). */
 struct pst_facts {
   uint32_t struct_size;
   uint32_t flags;       /* enum pst_facts_flag */
@@ -175,7 +175,7 @@ struct pst_facts {
   const char *equals_option;
 };
 
-/* What can be known about a plugin without its vendor's libraries. The source file `options.c`
+/* Description of a plugin, readable without its vendor's libraries. The source file `options.c`
  * defines it, and is built twice: into the plugin, and alone into a description
  * `<kind>-<name>.desc.so` beside the plugin. So a machine without the vendor's library can check a
  * configuration. PST_DESCRIPTION() exports it, and its size. */
@@ -305,7 +305,7 @@ struct pst_probe {
 
 /* ---- The exported symbols ----------------------------------------------- */
 
-/* What PST_DESCRIPTION() makes: the author's description, and its size. */
+/* Data behind the symbol that PST_DESCRIPTION() exports: the author's description, and its size. */
 struct pst_described {
   uint32_t struct_size; /* of *description */
   uint32_t reserved;

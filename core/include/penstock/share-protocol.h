@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What `penstock share` and the transport plugin `share` say to each other on one host.
+ * Protocol between `penstock share` and the transport plugin `share` on one host.
  *
  * A client connects to the router's Unix socket (SOCK_SEQPACKET). Each packet of the client is a
  * pst_share_request, `length` bytes and descriptors; the router answers each by one
@@ -237,7 +237,7 @@ PST_INLINE int pst_share_read_token(const char *path, char token[PST_SHARE_TOKEN
   return 0;
 }
 
-/* What this error of pst_share_read_token() means, and what to do. */
+/* Returns the meaning of an error of pst_share_read_token(), and its remedy. */
 PST_INLINE const char *pst_share_token_problem(int code)
 {
   return code == -EPERM    ? "it is a secret that others may read, or no file; chmod 600"

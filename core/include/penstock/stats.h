@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a stream has moved, dropped and waited for, and what limits it.
+ * Statistics of a stream: what it has moved, dropped and waited for, and what
+ * limits it.
  */
 #ifndef PENSTOCK_STATS_H
 #define PENSTOCK_STATS_H
@@ -32,7 +33,7 @@ enum pst_stage {
   PST_STAGES = 7,
 };
 
-/* What limits a stream if no stage does. */
+/* Limits of a stream that are not a stage. */
 enum pst_limit {
   PST_LIMIT_CPU = -1,        /* its own work */
   PST_LIMIT_STARVATION = -2, /* its thread was ready to run, but other threads had the CPU */

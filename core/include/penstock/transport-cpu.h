@@ -17,7 +17,7 @@
 extern "C" {
 #endif
 
-/* What bounds nothing but memory, for the initialiser of a pst_limits. */
+/* Limits of a transport that only memory bounds, for the initialiser of a pst_limits. */
 #define PST_CPU_SLOTS_MAX (1u << 22)
 #define PST_CPU_REQUESTS_MAX (1u << 20)
 #define PST_CPU_PIECES_MAX 64u
@@ -284,7 +284,8 @@ PST_INLINE int pst_cpu_request_check(const struct pst_cpu_endpoint *endpoint,
   return pst_send_check(request, pieces_max, message_max, pst_cpu_mr_holds, NULL);
 }
 
-/* What poll() gives before messages: CONNECTED and DONEs. Returns how many completions. */
+/* Writes the completions that precede messages in poll(): CONNECTED and DONEs. Returns how many
+ * completions. */
 PST_INLINE uint32_t pst_cpu_endpoint_poll(struct pst_cpu_endpoint *endpoint,
                                           struct pst_completion *out, uint32_t max)
 {

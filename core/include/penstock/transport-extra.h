@@ -24,7 +24,7 @@ struct pst_region; /* memory.h */
 /* ---- Plans ------------------------------------------------------------------------------------
  */
 
-/* What all streams of this process together will use of a device. */
+/* Use of a device by all streams of this process together. */
 struct pst_plan {
   uint32_t struct_size;
   uint32_t flags; /* enum pst_plan_flag */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What transport plugins have in common, for the plugin to compile in: checks of what the host
- * hands over, tokens, slots, runs of DONE, closing, counters.
+ * Helpers that transport plugins compile in: checks of what the host hands over, tokens, slots,
+ * runs of DONE, closing, counters.
  *
  * All of it is static inline and no part of the ABI. A plugin takes what fits, and writes the rest
  * itself; the host cannot tell. All transports here are built with it.
@@ -228,7 +228,7 @@ PST_INLINE int pst_flush_check(const struct pst_request *request, bool has_remot
              : 0;
 }
 
-/* What post() returns after it took `taken` of n: `rc` is the errno of the first that cannot be
+/* Returns post()'s result after it took `taken` of n: `rc` is the errno of the first that cannot be
  * taken, or 0; `why` (enum pst_wait) is what was short. *wait is written where it has to be. */
 PST_INLINE int pst_post_result(uint32_t taken, uint32_t n, int rc, uint32_t why, uint32_t *wait)
 {
@@ -260,8 +260,8 @@ struct pst_done {
   int32_t status;
 };
 
-/* What an endpoint owes its host. An entry covers a request that is outstanding, so that there is
- * always room for one more. All 0: no requests. */
+/* DONE completions that an endpoint owes its host. An entry covers a request that is outstanding,
+ * so that there is always room for one more. All 0: no requests. */
 struct pst_dones {
   struct pst_done *at;  /* a ring of mask + 1 */
   uint64_t mask;        /* entries, a power of two, less 1 */
@@ -381,8 +381,9 @@ PST_INLINE int pst_closing_begin(struct pst_closing *closing, uint32_t mode, uin
   return 0;
 }
 
-/* What poll() does about it. Once nothing is outstanding and no DONE is owed, it gives CLOSED and
- * frees the endpoint; a worker that sleeps is to be woken by deadline_ns. */
+/* Returns how far the closing of an endpoint has come. Once nothing is outstanding and no DONE is
+ * owed, poll() reports CLOSED and frees the endpoint; a worker that sleeps is to be woken by
+ * deadline_ns. */
 PST_INLINE enum pst_closing_step pst_closing_look(const struct pst_closing *closing,
                                                   uint64_t now_ns)
 {

@@ -77,7 +77,7 @@ struct pst_open_params {
   void (*tell_link)(const struct pst_open_params *params, uint64_t link_bps);
 };
 
-/* What an opened device demands and allows. */
+/* Limits and requirements of an opened device. */
 struct pst_limits {
   uint32_t struct_size;
   uint32_t sequence_bits; /* how many low bits of a SEND's sequence number travel: 0 to 64 */
@@ -97,11 +97,12 @@ struct pst_limits {
   /* Pieces of one request. post() refuses more: -E2BIG. Core cuts a WRITE or READ of more pieces
    * into several requests, and posts no SEND of more. */
   uint32_t pieces_max;
-  /* What a region must have to receive (enum pst_memory_need); where it lacks one, core stages.
-   * EXPORT_DMABUF tells the memory plugin that a NIC will reach the region. A region may lack it:
-   * mr_register finds out, and may have another way. */
+  /* Properties that a region must have to receive (enum pst_memory_need); where it lacks one, core
+   * stages. EXPORT_DMABUF tells the memory plugin that a NIC will reach the region. A region may
+   * lack it: mr_register finds out, and may have another way. */
   uint32_t ring_needs;
-  /* What a region must have to be sent from (else core stages) or offered for one-sided access. */
+  /* Properties that a region must have to be sent from (else core stages) or offered for one-sided
+   * access. */
   uint32_t send_needs;
   uint64_t page_size; /* registrations round to it; 1: they need not */
   /* Bytes of endpoint_address, at least 1, and of mr_pack. open() measures sizes that are not
@@ -112,8 +113,8 @@ struct pst_limits {
   uint32_t reserved;
   uint32_t domains_max;          /* of the device; 0: no bound */
   uint32_t device_endpoints_max; /* of all workers together; 0: no bound */
-  /* What bounds the endpoints, for error messages: "max_qp is 64, each endpoint takes 2".
-   * May be empty. */
+  /* The resource that bounds the endpoints, for error messages: "max_qp is 64, each endpoint takes
+   * 2". May be empty. */
   char endpoints_reason[128];
 };
 

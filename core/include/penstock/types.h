@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What applications and plugins have in common: errors, log levels, options, paths, operations.
- * It declares no function.
+ * Declarations that applications and plugins share: errors, log levels, options, paths,
+ * operations. It declares no function.
  */
 #ifndef PENSTOCK_TYPES_H
 #define PENSTOCK_TYPES_H
@@ -35,7 +35,7 @@ PST_STATIC_ASSERT(sizeof(void *) == 8, "Penstock's ABI is defined for 64-bit mac
 
 /* ---- Errors and log levels ------------------------------------------------------- */
 
-/* What a failure means for a program's exit status. */
+/* Exit status of a program, by the meaning of a failure. */
 enum pst_exit {
   PST_EXIT_OK = 0,
   PST_EXIT_FAILED = 1, /* the run failed: loss on a reliable transport, corruption, dead peer */
@@ -248,7 +248,7 @@ enum pst_counter_flag {
   PST_COUNTER_ENTRY = 1u << 5,
 };
 
-/* What a transport has counted. An array element. */
+/* Value of a transport's counter. An array element. */
 struct pst_counter_value {
   char name[48];
   char cause[32]; /* of a drop; "" */
@@ -257,7 +257,7 @@ struct pst_counter_value {
 };
 PST_STATIC_ASSERT(sizeof(struct pst_counter_value) == 96, "frozen");
 
-/* What checks of the test pattern have found until now. */
+/* Result of the checks of the test pattern until now. */
 struct pst_verify_result {
   uint32_t struct_size;
   uint32_t reserved;
