@@ -13,7 +13,7 @@
 #define FINDING_MAX 1024
 #define ROLES_BOTH ((uint32_t)PST_SESSION_SENDER | PST_SESSION_RECEIVER)
 
-/* What an end takes for itself alone: facts.takes. */
+/* A resource that an end takes for itself alone: facts.takes. */
 struct taken {
   const struct config_stream *stream;
   const struct config_plugin *plugin;

@@ -308,7 +308,8 @@ struct reported {
   const struct place *place; /* of what encloses it */
 };
 
-/* What is not written has the place of its plugin, or of what encloses it. */
+/* Reports a wrong option at its place in the file; an option that is not written has the place of
+ * its plugin, or of what encloses the plugin. */
 static void check_report_option(void *context, const char *option, const char *text)
 {
   const struct reported *reported = context;

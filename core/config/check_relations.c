@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What must hold between streams, and between a stream and the control channel. */
+/* Checks relations between streams, and between a stream and the control channel. */
 #include <stdio.h>
 #include <string.h>
 
@@ -61,7 +61,7 @@ static void check_compare_plugins(struct check *check, const struct place *place
   }
 }
 
-/* What a stream shares at one of its ends. */
+/* Settings that must be equal at all ends that share a ring or slots. */
 struct shared_end {
   const char *share;
   const struct config_plugin *transport, *memory;

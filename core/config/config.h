@@ -34,7 +34,7 @@ struct config_plugin {
   const char *origin; /* the same as text: "file.yaml:12:7", "--set path=value", "default" */
 };
 
-/* What two ends of a stream compare: the form of what is sent, whoever sends it. */
+/* Returns the wire format of a transport, which the two ends of a stream compare. */
 static inline const char *config_wire(const char *name, const struct pst_description *description)
 {
   return description && description->wire ? description->wire : name;
@@ -134,7 +134,7 @@ int config_load_file(const char *path, const char *const *sets, size_t set_count
 int config_load_text(const char *text, size_t length, const char *name, const char *const *sets,
                      size_t set_count, const struct config_catalog *catalog,
                      struct pst_config **config, struct pst_error *error);
-/* What else the params' only stream has; NULL: nothing. */
+/* Further members of the params' only stream; NULL: none. */
 struct config_params_more {
   const char *source; /* in findings: where its values come from */
   const struct pst_filter_params *filters;
@@ -157,7 +157,7 @@ void config_hold(struct pst_config *config); /* reference counted; dropped by ps
 /* pst_config_keys() with the plugins of `catalog`. */
 void config_keys(const struct config_catalog *catalog,
                  void (*key)(void *context, const struct pst_config_key *key), void *context);
-/* What a description says of its plugin. The rest of *info stays. */
+/* Copies a plugin's description into *info. Its other members stay as they are. */
 void config_describe_info(const struct pst_description *description, struct pst_plugin_info *info);
 
 #endif

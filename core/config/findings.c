@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is wrong with a configuration: places, order, text. */
+/* Findings of a configuration's check: places, order, text. */
 #include "findings.h"
 
 #include <errno.h>
@@ -30,7 +30,8 @@ static bool findings_same_place(const struct place *a, const struct place *b)
   return a->line == b->line && a->column == b->column && strcmp(a->source, b->source) == 0;
 }
 
-/* What has a line comes first, by line; the rest keeps its order. */
+/* Returns whether finding a stands before b: those with a line come first, by line; the others keep
+ * their order. */
 static bool findings_comes_before(const struct place *a, const struct place *b)
 {
   if ((a->line == 0) != (b->line == 0))

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is wrong with a configuration: collected, put in the file's order, and
- * reported together. */
+/* Findings of a configuration's check: collected, put in the file's order and reported together. */
 #ifndef PST_CONFIG_FINDINGS_H
 #define PST_CONFIG_FINDINGS_H
 

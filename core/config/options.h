@@ -53,7 +53,7 @@ const struct pst_option *options_table(const struct pst_options *options, size_t
 /* A value in canonical text, units as in YAML, for printing and comparing. */
 int options_text(const struct pst_options *options, const char *name, char *text, size_t size);
 
-/* What struct pst_host hands out. */
+/* The option getters of struct pst_host. */
 uint64_t options_get_uint(const struct pst_options *options, const char *name);
 const char *options_get_string(const struct pst_options *options, const char *name);
 const char *options_get_item(const struct pst_options *options, const char *name, uint32_t index);

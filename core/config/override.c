@@ -197,7 +197,7 @@ void override_apply(struct arena *arena, struct findings *findings, const char *
     *root = node_new(arena, NODE_MAP, NULL, &setting.place);
   const struct schema_map *map = &schema_root;
   struct node *node = *root;
-  /* What is no mapping at the top is for the check to report. */
+  /* If the top of the file is no mapping, its check reports that. */
   if (!node || node->type != NODE_MAP)
     return;
   while (node)

@@ -46,8 +46,9 @@ static void params_add_number(struct builder *builder, struct node *parent, cons
   params_add_text(builder, parent, key, number ? text : NULL);
 }
 
-/* What stands under `key`, as `of` has it. `origin`: of struct pst_origins, or NULL; before each
- * option it says where a user has written that: "--transport-option mode=x". */
+/* Adds the settings as a mapping under `key`; findings call the mapping `of`. `origin` is from
+ * struct pst_origins, or NULL: it stands before each option in the option's place:
+ * "--transport-option mode=x". */
 static void params_add_settings(struct builder *builder, struct node *parent, const char *key,
                                 const char *of, const char *origin,
                                 const struct pst_setting *settings, uint32_t count)

@@ -17,7 +17,7 @@ bool rule_applies(const struct pst_option_rule *rule, const struct pst_descripti
                   uint32_t scope);
 /* Whether the values of both options keep the rule. */
 bool rule_holds(const struct pst_option_rule *rule, const struct pst_options *options);
-/* What is wrong and what would be right, for a rule that does not hold. */
+/* Writes what is wrong and what would be right, for a rule that does not hold. */
 void rule_words(const struct pst_option_rule *rule, const struct pst_options *options, char *words,
                 size_t size);
 /* The rule itself, as a sentence without its full stop. */

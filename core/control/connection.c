@@ -155,7 +155,7 @@ int connection_queue(struct connection *peer, const uint8_t *bytes, size_t lengt
   return 0;
 }
 
-/* What was to go out is lost, and the other end must not wait for it. */
+/* Shuts the connection down: queued bytes are lost, and the other end must not wait for them. */
 static void connection_break(struct connection *peer)
 {
   peer->out_broken = true;

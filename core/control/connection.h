@@ -44,14 +44,14 @@ struct node_region {
   bool is_withdrawn;
 };
 
-/* What node_proto.c keeps of a peer. */
+/* State of a peer that node_proto.c keeps. */
 struct node_link {
   enum node_state state;
   uint64_t id;
   uint64_t by_ns; /* JOINING */
   struct node_join *join;
-  /* What it offers, node_offers_max places: those that the node has not done with, since each
-   * holds memory and descriptors of ours. */
+  /* Regions that the peer offers, node_offers_max places: those that the node has not done with,
+   * since each holds memory and descriptors of ours. */
   struct node_region *regions;
   uint32_t offered; /* ours that it has not answered */
   uint32_t held;    /* messages of its that the node has not taken */

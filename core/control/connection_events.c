@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What comes over a connection, and what does not come in time. */
+/* Events of a connection: bytes that come, and deadlines that pass. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

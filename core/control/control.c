@@ -141,7 +141,7 @@ static void control_accept_all(struct control *control)
   control->listeners_ready = 0;
 }
 
-/* What has come goes before what is due (tick), for the same reason. */
+/* Handles events before deadlines (tick), for the same reason. */
 static void control_round_once(struct control *control, uint64_t next_ns)
 {
   struct epoll_event events[EVENTS_A_ROUND];

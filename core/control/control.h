@@ -36,7 +36,7 @@ struct control;
 struct control_limits;
 struct stream_role;
 
-/* What a stream's two ends differ in (streams.h). */
+/* The two roles of a stream's ends (streams.h). */
 extern const struct stream_role stream_sender, stream_receiver;
 
 #define CONTROL_TERMS_MAX 64  /* agreed values of a stream */
@@ -115,7 +115,7 @@ enum control_heard {
   CONTROL_HEARD_LAST,
 };
 
-/* What is heard of a stream. What is pointed to ends with the callback. */
+/* A message about a stream, for the callback. Pointers are valid until the callback returns. */
 struct control_stream_message {
   enum control_heard type;
   int code;                            /* FAIL */

@@ -27,7 +27,7 @@ struct node_control;
 struct connection;
 struct stream_control;
 
-/* What keeps a strange peer from harming others. */
+/* Limits that keep a strange peer from harming others. */
 struct control_limits {
   uint64_t answer_ns;    /* HELLO, a frame once begun, an answer to OFFER, descriptors */
   uint64_t idle_ns;      /* a peer that has no stream here */

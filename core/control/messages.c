@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the messages of streams and of nodes have alike: how they are made, sent and handed on, and
- * their terms, which both ends must have the same. */
+/* Messages of streams and of nodes: how they are made, sent and passed on, and the terms that both
+ * ends must have the same. */
 
 #include <assert.h>
 #include <errno.h>

@@ -32,7 +32,8 @@ struct pst_blob message_blob(const struct message_in *in);
 void message_got(struct connection *peer, const struct wire_message *message,
                  const struct unix_fds *fds);
 int blob_copy(const struct pst_blob *from, uint32_t length_max, struct pst_blob *to);
-/* What differs, in words; the connector's are the `sender`'s. "": nothing. */
+/* Writes the difference between both ends' terms, in words; the connector's terms are the
+ * `sender`'s. "": nothing. */
 bool terms_compare(const struct terms *terms, const struct wire_message *offer,
                    const char *const ends[2], char *text, size_t size);
 int terms_copy(const struct control_pair *from, uint32_t count, struct terms *to);

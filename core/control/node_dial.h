@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a node's control channel has more, and how it connects to other nodes. */
+/* A node's part of its control channel, and how the node connects to other nodes. */
 #ifndef PST_CONTROL_NODE_DIAL_H
 #define PST_CONTROL_NODE_DIAL_H
 

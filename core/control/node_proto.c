@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What nodes say to each other: nodes.h. */
+/* The protocol between nodes: nodes.h. */
 
 #include <errno.h>
 #include <stdio.h>

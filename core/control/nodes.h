@@ -18,7 +18,7 @@
 #include "control.h"
 #include "wire.h"
 
-/* What one end says to the other, and what a node asks of its control channel. `type` says which
+/* A message between two nodes, or a request of a node to its control channel. `type` says which
  * fields count. What is pointed to is the caller's: callbacks duplicate the descriptors that they
  * keep.
  *

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What peers talk about, streams or a node's regions, as a table; and what other threads say. */
+/* The protocol that peers speak, for streams or for a node's regions, as a table; and the commands
+ * of other threads. */
 #ifndef PST_CONTROL_PROTOCOL_H
 #define PST_CONTROL_PROTOCOL_H
 
@@ -26,7 +27,7 @@ struct message_in {
   const struct unix_fds *fds; /* all of its descriptors, or none */
 };
 
-/* What peers talk about: streams (stream_proto.c), or a node's regions (node_proto.c). */
+/* Operations of a protocol: of streams (stream_proto.c), or of a node's regions (node_proto.c). */
 struct control_protocol {
   uint32_t connector, acceptor; /* enum wire_role */
   const char *connector_name, *acceptor_name;
@@ -39,7 +40,7 @@ struct control_protocol {
   void (*got[WIRE_TYPES])(const struct message_in *in);
   /* Is there anything that needs this peer? */
   bool (*has)(const struct connection *peer, bool live_only);
-  /* What, for people; NULL: peers that go are no error of ours. */
+  /* Writes the names of what needs this peer, for people; NULL: the loss of a peer is no error. */
   void (*names)(const struct connection *peer, char *text, size_t size);
   void (*fail_peer)(struct connection *peer, int code, const char *text);
   /* A connector is lost before anything was live. */

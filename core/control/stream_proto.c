@@ -104,7 +104,7 @@ static void stream_count(struct stream *s)
   pst_log(PST_LOG_DEBUG, "control: %s: over at the %s", s->name, s->role->name);
 }
 
-/* What the session asked for before its time had come. */
+/* Sends what the session asked for before the stream's state permitted it. */
 static void stream_send_wanted(struct stream *s)
 {
   if (s->finish_wanted && s->state == s->role->finish_from) {
@@ -147,7 +147,7 @@ static void streams_forget(struct connection *peer)
   }
 }
 
-/* What would keep a connection over which no stream goes any more. */
+/* Returns whether a stream still waits for the last word over this connection. */
 static bool streams_await_last(const struct connection *peer)
 {
   for (const struct stream *s = peer->control->streams->all; s < streams_end(peer->control); s++)

@@ -21,7 +21,7 @@ enum stream_state {
   STREAM_STATES,
 };
 
-/* What a stream's two ends differ in (stream_wait.c). */
+/* The differences between a stream's two ends (stream_wait.c). */
 struct stream_role {
   const char *name, *peer_name; /* for people */
   bool connects;                /* and offers its streams; else it listens, and takes them */
@@ -52,7 +52,7 @@ struct stream {
   char fail_text[WIRE_TEXT_MAX + 1];
 };
 
-/* What a control channel of streams has beside what all have. */
+/* State of a control channel of streams, beside the state that all channels have. */
 struct stream_control {
   struct control_callbacks callbacks;
   struct stream *all;

@@ -131,7 +131,8 @@ static int tls_no_passphrase(char *to, int size, int is_writing, void *unused)
   return 0;
 }
 
-/* What a reader of PEM says at the end of a file; else a block is broken. */
+/* Checks that reading ended at the file's end, where OpenSSL reports NO_START_LINE, and not at a
+ * broken block. */
 static int tls_check_end(const struct tls_text *text, int count, const char *nothing)
 {
   const unsigned long error = ERR_peek_last_error();

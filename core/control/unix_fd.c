@@ -10,8 +10,8 @@
 #include "socket.h"
 #include "util/closer.h"
 
-/* What the kernel lets one message carry at most, so that none is cut off
- * unseen: those too many are closed here. */
+/* The most descriptors that the kernel lets one message carry, so that none is cut off unseen:
+ * surplus ones are closed here. */
 #define KERNEL_FDS_MAX 253
 
 int unix_random(void *bytes, size_t length)

@@ -326,7 +326,7 @@ static int wire_read_fixed(struct pst_cbor_reader *r, void *to, size_t size, con
   return rc;
 }
 
-/* What its bounds are of, where that is in the message. */
+/* Returns the number that a field's bounds apply to: its count, if it has one, or its value. */
 static uint64_t wire_number(const struct wire_message *m, const struct wire_field *f)
 {
   const void *at = (const uint8_t *)m + (f->count_at ? f->count_at : f->at);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a transport counts of a device or of a worker, kept for any thread to read. */
+/* A transport's counters of a device or a worker, kept for any thread to read. */
 #ifndef PST_ENGINE_COUNTS_H
 #define PST_ENGINE_COUNTS_H
 

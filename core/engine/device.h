@@ -39,8 +39,8 @@ int engine_device_open(struct engine *engine, struct engine_device *device,
                        const char *local_address, struct pst_error *error);
 /* Seal its workers, where it does. */
 int engine_device_start(struct engine_device *device, struct pst_error *error);
-/* What the ends of a device tell each other has to fit into the control channel: addresses, and for
- * one-sided access keys of regions. */
+/* Checks that the control channel can carry what the ends of a device send each other: addresses,
+ * and for one-sided access keys of regions. */
 int engine_device_check_told(const struct engine_device *device, bool has_keys,
                              struct pst_error *error);
 /* Reads the counters of the device now; may block for some ms. Any thread. */

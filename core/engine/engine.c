@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What sessions and nodes share: the plugins in use, how an engine ends, and what it tells
- * peers. */
+/* The common part of sessions and nodes: the plugins in use, how an engine ends, and its messages
+ * to peers. */
 #include "engine.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What sessions and nodes stand on: the plugins in use, and the memories and devices that were
+ * The base of sessions and nodes: the plugins in use, and the memories and devices that were
  * opened with them. It belongs to the thread that opens and closes the session or node.
  */
 #ifndef PST_ENGINE_ENGINE_H

@@ -69,7 +69,7 @@ int region_fail(struct pst_error *error, int code, const char *name, const struc
 /* Make visible to the memory's device what a transport wrote. 0, or -errno of the memory. */
 int region_flush(const struct region *region);
 
-/* What a transport places directly in host memory that a device sees is mapped. */
+/* Turns a direct path into a mapped one, if the memory is host memory that a device sees. */
 static inline void region_settle_path(const struct region *region, struct pst_path_info *path)
 {
   if (path->path == PST_PATH_DIRECT && region->mem.kind == PST_MEMORY_MAPPED)

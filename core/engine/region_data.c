@@ -44,7 +44,7 @@ void region_data_range(const struct region_data *data, struct pst_range *range)
   pst_struct_write(range, &full, sizeof(full));
 }
 
-/* What is left of some parts, cut into blocks of a sequence each. */
+/* The rest of some parts, cut into blocks of one sequence number each. */
 struct region_blocks {
   const struct pst_area_pattern *part, *end;
   uint64_t at; /* in *part */

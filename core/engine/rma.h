@@ -119,7 +119,7 @@ uint32_t rma_post(struct rma *rma, const struct rma_work *works, uint32_t n, uin
                   int *rc);
 /* Post on with what was cut, where something was. Returns whether nothing of it is left. */
 bool rma_push_rest(struct rma *rma);
-/* What is not posted yet of the transfer that was cut, if there is one, is not to be. */
+/* Ends the unposted rest of a transfer that was cut, if there is one. */
 void rma_end_rest(struct rma *rma, int status);
 /* A DONE of an operation. False: of none that is under way. */
 bool rma_done(struct rma *rma, const struct pst_completion *completion);

@@ -11,7 +11,7 @@
 
 #include "rma.h"
 
-/* What requests that are posted together have in common. */
+/* Members that all requests of one post have in common. */
 struct rma_plain {
   uint64_t head; /* pst_request_head_of() */
   struct pst_mr *mr;

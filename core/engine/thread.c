@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a thread of a session or node sleeps on. */
+/* Descriptors on which a thread of a session or node sleeps. */
 #include "thread.h"
 
 #include <errno.h>

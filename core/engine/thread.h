@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a thread of a session or node sleeps on: its mail, what its workers wake by, and other
- * descriptors.
+ * Descriptors on which a thread of a session or node sleeps: its mail, its workers' wake-ups,
+ * and others.
  */
 #ifndef PST_ENGINE_THREAD_H
 #define PST_ENGINE_THREAD_H

@@ -12,7 +12,7 @@
 #define stat_get(field) __atomic_load_n(&(field), __ATOMIC_RELAXED)
 #define stat_add(field, value) stat_set(field, (field) + (value))
 
-/* What a thread has used by at_ns. Its own thread writes it, any thread reads it. */
+/* CPU use of a thread until at_ns. Its own thread writes it, any thread reads it. */
 struct usage {
   uint64_t at_ns; /* 0: not taken */
   uint64_t cpu_ns, switches;

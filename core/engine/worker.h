@@ -23,7 +23,7 @@ struct engine_lent {
   uint64_t pinned; /* the owner's: by which of its memories */
 };
 
-/* What events mean to a worker's owner. */
+/* Handlers of a worker's events, from the worker's owner. */
 struct engine_events {
   void (*connected)(struct engine_endpoint *endpoint);
   void (*disconnected)(struct engine_endpoint *endpoint, int status);
@@ -90,8 +90,8 @@ bool engine_await_closed(struct engine *engine, uint64_t give_up_ns);
 /* Behind all deferred works. Endpoints and rings are closed. */
 void engine_close_workers(struct engine *engine);
 
-/* What lies in a region of this number can be read as what lies in `own`: of its kind and device,
- * or host memory at any rate; or the CPU reaches it, which is enough where it is copied. */
+/* Returns the lent region of this number if its bytes can be read as those of `own`: it is of the
+ * same kind and device, or is host memory, or the CPU reaches it and the bytes are copied. */
 const struct pst_region *engine_lent_find(const struct engine_worker *worker, uint32_t buffer,
                                           const struct pst_region *own, bool is_copied);
 

@@ -19,7 +19,8 @@
  * signal for what was there before. */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
-/* What `environ` was made to point to. Other threads may be in getenv(), so that none is freed. */
+/* The strings that `environ` was made to point to. Other threads may be in getenv(), so that none
+ * is freed. */
 static struct arena variables;
 
 static const char *constructors_name_of(const char *variable, char name[LOADER_VARIABLE_BYTES])

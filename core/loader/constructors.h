@@ -10,7 +10,7 @@
 #define LOADER_VARIABLES_MAX 64  /* that a description names */
 #define LOADER_VARIABLE_BYTES 64 /* a variable's name */
 
-/* What constructors found and left, for the log; "" for nothing. */
+/* Effects of a plugin's constructors, for the log; "" for none. */
 struct constructors_effects {
   char set[512], kept[512]; /* variables that were set, and those that the process had */
   char restored[1024];      /* signals whose handling they had changed */
@@ -23,7 +23,7 @@ struct constructors_effects {
  * signal. 0; -ENOMEM; -ELIBBAD: dlerror() says why. */
 int constructors_dlopen(const char *file, const char *const *environment, void **handle,
                         struct constructors_effects *said);
-/* What a description (NULL: none) names; at least the NULL. */
+/* Returns the environment that a description (NULL: none) names; at least the NULL. */
 const char *const *environment_of(const struct pst_description *description);
 bool environment_equal(const char *const *a, const char *const *b);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a file is, before it is opened. */
+/* Identifies a file before it is opened. */
 #ifndef PST_LOADER_ELF_CHECK_H
 #define PST_LOADER_ELF_CHECK_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the host offers a plugin. */
+/* The services that the host offers a plugin. */
 #ifndef PST_LOADER_HOST_H
 #define PST_LOADER_HOST_H
 

@@ -176,7 +176,7 @@ static size_t catalog_names(void *context, uint32_t kind, const char **names, si
   return count;
 }
 
-/* What a search found that did not lead to a plugin. */
+/* Findings of a search that did not lead to a plugin. */
 struct lookup {
   struct loader_reason reasons[REASONS_MAX];
   size_t count;

@@ -88,7 +88,7 @@ const struct loader_plugin *open_find(uint32_t kind, const char *name)
   return NULL;
 }
 
-/* What the C library and the compiler bring is nobody's vendor library. */
+/* Returns whether a library belongs to the C library or the compiler, and so to no vendor. */
 static bool open_is_runtime(const char *soname)
 {
   static const char *const stems[] = {"libc.so",      "libm.so",     "libdl.so",   "libpthread.so",
@@ -259,8 +259,8 @@ static struct plugin *plugin_new(uint32_t kind, const char *name, const char *re
   return plugin;
 }
 
-/* What the description beside a plugin names, where there is one that can be used: the plugin's own
- * cannot be read before it is opened. */
+/* Returns the environment that the description beside a plugin names, if there is a usable one: the
+ * plugin's own cannot be read before the plugin is opened. */
 static const char *const *environment_beside(const char *path, uint32_t kind, const char *name)
 {
   const struct pst_description *description;

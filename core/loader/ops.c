@@ -135,7 +135,7 @@ struct op_rule {
 static const struct op_rule transport_rules[] = {TRANSPORT_OPS(OP_RULE, OP_RULE){NULL, 0, 0}};
 static const struct op_rule memory_rules[] = {MEMORY_OPS(OP_RULE, OP_RULE){NULL, 0, 0}};
 
-/* What needs an operation, in the order in which gaps are reported. */
+/* Capabilities that need an operation, in the order in which gaps are reported. */
 struct op_need {
   uint64_t bit;
   const char *name;

@@ -6,7 +6,8 @@
 
 #include "peer_rma.h"
 
-/* What operations need of memory; what peers reach by messages' rings may be more. */
+/* Returns the memory needs of the node's own operations; rings of messages, which peers reach, may
+ * need more. */
 static uint32_t area_needs(const struct pst_limits *limits)
 {
   const uint32_t spared = limits->capabilities & PST_CAP_DEVICE_RMA ? PST_NEED_CPU_ACCESS : 0u;
@@ -14,7 +15,7 @@ static uint32_t area_needs(const struct pst_limits *limits)
   return limits->send_needs & ~spared;
 }
 
-/* What area_open() makes a region with: pst_area_params, or pst_register_params. */
+/* Makes the region of area_open(), from pst_area_params or from pst_register_params. */
 typedef int area_make(struct pst_area *area, struct engine_memory *memory, const void *params,
                       const char *label, struct pst_error *error);
 
@@ -41,8 +42,8 @@ static int area_alloc(struct pst_area *area, struct engine_memory *memory, const
              : region_fail(error, -EOPNOTSUPP, label, &why, "; choose another memory");
 }
 
-/* What the transport needs of memory that peers reach is asked when it is offered: for operations
- * of our own, less is enough. */
+/* Registers the application's memory. The transport's needs for memory that peers reach are checked
+ * when the area is offered: the node's own operations need less. */
 static int area_adopt(struct pst_area *area, struct engine_memory *memory, const void *given,
                       const char *label, struct pst_error *error)
 {

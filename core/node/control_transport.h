@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What stands for the transport of a node that has none: its messages go over the control
+/* The stand-in for the transport of a node that has none: its messages go over the control
  * connection. */
 #ifndef PST_NODE_CONTROL_TRANSPORT_H
 #define PST_NODE_CONTROL_TRANSPORT_H

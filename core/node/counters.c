@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the transport counts of a node's device and worker. */
+/* The transport's counters of a node's device and worker. */
 #include <errno.h>
 #include <penstock/node.h>
 

@@ -30,7 +30,8 @@ static int events_resize(struct node_events *events, uint64_t size)
   return 0;
 }
 
-/* What was handed out by the last poll is still there when the next ones come. */
+/* Returns a size that holds the entries of two polls, since the last poll's entries stay valid
+ * while the next are written. */
 static uint64_t events_size_for(uint64_t reserved, uint64_t least)
 {
   uint64_t size = least;

@@ -199,7 +199,7 @@ int pst_node_poll(struct pst_node *node, struct pst_node_event *events, uint32_t
   struct node_events *ring = &node->events;
   const uint32_t completed = node_take_completed(ring, events, max);
 
-  /* What has ended already is handed out at once, unless the rest has waited for long. */
+  /* Return completed operations at once, unless the other events have waited for long. */
   if (completed && ring->released == ring->head && ++node->unpolled % NODE_UNPOLLED_MAX)
     return (int)completed;
   return node_poll_all(node, events, max, completed);

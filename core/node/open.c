@@ -170,7 +170,7 @@ static void node_make_plan(const struct pst_node *node, bool in_process, struct 
                             .domains = node->peers_max};
 }
 
-/* What a device would be: its plugin has a name, and nothing else of it is asked for. */
+/* Opens a node without a transport: its plugin has a name, and no other member of it is read. */
 static int node_open_bare(struct pst_node *node, const struct pst_node_params *params,
                           struct pst_error *error)
 {
@@ -241,7 +241,7 @@ static int node_open_descriptors(struct pst_node *node, struct pst_error *error)
 #define GIVEN(name) #name, offsetof(struct pst_node_params, name)
 #define AT(name) offsetof(struct pst_node, name)
 
-/* What one node bears: where that is given and kept, what it is by default and at most. */
+/* Limits of a node: where each is given and kept, its default and its maximum. */
 static const struct {
   const char *name;
   size_t given, at;

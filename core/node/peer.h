@@ -31,7 +31,7 @@ struct peer_end {
   char text[NODE_TEXT_MAX];
 };
 
-/* What the application was refused for want of room: it gets an event when there is room. */
+/* Reasons why the application was refused; it gets an event when there is room again. */
 enum peer_room { PEER_ROOM_SEND = 1, PEER_ROOM_POST = 2 };
 
 /* A message of ours: where it lies in the pool, and its bytes. */
@@ -114,7 +114,7 @@ bool peer_say_address(struct pst_peer *peer, enum wire_type type);
 void peer_meet(struct pst_peer *peer, const struct pst_blob *address, uint64_t message_max);
 /* The peer's endpoint has another address now; takes the blob over. */
 void peer_meet_again(struct pst_peer *peer, struct pst_blob *address);
-/* What the transport says of its endpoint. */
+/* Handlers of the transport's events. */
 void peer_heard_connected(struct engine_endpoint *endpoint);
 void peer_heard_disconnected(struct engine_endpoint *endpoint, int status);
 void peer_heard_readdressed(struct engine_endpoint *endpoint);
@@ -136,7 +136,7 @@ void peer_transport_over(struct pst_peer *peer, int status);
 void peer_leave(struct pst_peer *peer, uint32_t mode, int code, const char *text);
 /* The deadline has passed. */
 void peer_overdue(struct pst_peer *peer);
-/* What was queued has gone out, of one that is DRAINING. */
+/* Goes on with closing when a DRAINING peer's queue is empty. */
 void peer_drained(struct pst_peer *peer);
 /* CLOSED has come. */
 void peer_closed(struct pst_peer *peer);

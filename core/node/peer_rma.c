@@ -316,8 +316,9 @@ static inline bool peer_rma_is_of_run(const struct plain_run *run, const struct 
          o->area == run->area;
 }
 
-/* What is wrong with one that is not, peer_rma_check() says. Field by field: one load of what the
- * caller has just stored by several would wait for all of those. */
+/* Returns whether an operation can be posted as part of the run; for another one, peer_rma_check()
+ * says what is wrong. Compares field by field: one load over several fields that the caller has
+ * just stored would wait for all of those stores. */
 static inline bool peer_rma_is_plain(const struct plain_run *run, const struct pst_operation *o)
 {
   return peer_rma_is_of_run(run, o) && o->length - 1 < run->length_max &&

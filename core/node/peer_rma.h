@@ -7,7 +7,7 @@
 
 struct node_remote;
 
-/* What the operation in a slot names. */
+/* Objects that the operation in a slot uses. */
 struct node_use {
   struct node_remote *remote; /* FLUSH: NULL */
   struct pst_area *area;      /* NULL: there is none, or there are pieces */

@@ -148,7 +148,7 @@ static void share_classes_read_key(struct share_classes_reader *reader, const st
 
 /* ---- The file ------------------------------------------------------------------------- */
 
-/* What pst_share_params gives every class. */
+/* Returns the class that pst_share_params describe, the default of every class. */
 static struct share_class share_classes_default(const struct pst_share_params *params)
 {
   return (struct share_class){.regions = params->regions,

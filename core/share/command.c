@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a command's reply carries beside its struct. */
+/* Descriptors and bytes that a command's reply carries beside its struct. */
 #include <errno.h>
 #include <fcntl.h>
 #include <unistd.h>

@@ -27,7 +27,7 @@ static struct pst_memory *share_memory_of(struct share_client *client)
   return (struct pst_memory *)client;
 }
 
-/* What the client has handed over goes on to the transport. */
+/* Exports a client's memory to the transport, as a duplicate of the client's descriptor. */
 static int share_memory_export(struct pst_memory *memory, const struct pst_region *region,
                                uint32_t kind, uint64_t offset, uint64_t length,
                                struct pst_export *out)
@@ -183,7 +183,8 @@ static int share_memory_take(struct share_client *client, struct share_mr *mr,
   return rc;
 }
 
-/* What a descriptor is that only a driver has looked at, nobody knows: its close may wait. */
+/* Releases a client's memory; the close of a descriptor that only a driver has looked at may block,
+ * so another thread does it. */
 static void share_memory_release(struct share_client *client, struct share_mr *mr)
 {
   if (!mr->map) {

@@ -24,7 +24,7 @@ struct share_remote {
   uint32_t number;
 };
 
-/* What the router keeps for a request that is queued or under way. */
+/* A request that is queued or under way. */
 struct share_pending {
   struct share_mr *mr; /* of the one piece, or NULL */
   struct share_remote *remote;

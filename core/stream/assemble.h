@@ -97,9 +97,9 @@ const struct pst_frame *assemble_first(const struct assemble *assemble);
 void assemble_pop(struct assemble *assemble);
 /* Its buffer may be used again, at once. */
 void assemble_release(struct assemble *assemble, uint32_t buffer);
-/* What was placed so far is on its way in order: buffers of dropped frames may be
- * used again. Until then they are not, lest two payloads of one submission go to
- * one place. */
+/* Submits the copies placed so far, after which buffers of dropped frames may be
+ * used again. Before that they are not reused, lest two payloads of one
+ * submission go to one place. */
 void assemble_settle(struct assemble *assemble);
 
 const struct assemble_counts *assemble_counts(const struct assemble *assemble);

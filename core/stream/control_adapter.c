@@ -135,7 +135,7 @@ void control_mail_read(const struct session_mail *mail)
   }
 }
 
-/* What both ends must have the same. */
+/* Writes the terms that both ends must have the same. */
 static uint32_t adapter_make_terms(const struct session_end *end, struct control_pair *terms)
 {
   char text[CONTROL_VALUE_MAX + 1];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What transports count of endpoints, workers and devices, kept for other threads. */
+/* Counters of endpoints, workers and devices, kept for other threads. */
 #include <errno.h>
 #include <string.h>
 

@@ -24,7 +24,7 @@
 struct pst_receiver;
 struct receive_ring;
 
-/* What the peer of a stream says, from the control thread to the stream's end. */
+/* A message of a stream's peer, from the control thread to the stream's end. */
 struct session_mail {
   struct mail mail; /* PEER, ADDRESS: its blob is the peer's address */
   enum control_heard type;
@@ -38,7 +38,7 @@ struct session_mail {
   struct control_pair params[CONTROL_PARAMS_MAX];
 };
 
-/* What the two kinds of end do differently. */
+/* Operations in which senders and receivers differ. */
 struct end_ops {
   const char *role, *peer_role; /* for people */
   uint32_t endpoint_role;       /* enum pst_role */
@@ -63,7 +63,7 @@ struct end_ops {
   void (*finish)(struct session_end *end, const struct control_totals *totals);
   void (*counts)(struct session_end *end);
   void (*beat)(struct session_end *end);
-  /* What it says of itself. */
+  /* The end's parameters and totals, for its peer. */
   uint32_t (*params)(const struct session_end *end, struct control_pair *params);
   void (*totals)(const struct session_end *end, struct control_totals *totals);
   void (*measure)(struct session_end *end); /* with its counters */
@@ -86,7 +86,8 @@ enum end_control {
 
 typedef int end_say(struct control *control, void *stream, const struct control_totals *totals);
 
-/* What an end does by its peer's kind: Penstock, or, with `control: none`, anything else. */
+/* Operations in which ends differ by their peer's kind: Penstock, or, with `control: none`,
+ * anything else. */
 struct end_peer_ops {
   bool is_foreign;          /* its first number is any; else 0 */
   enum end_control control; /* at first */
@@ -102,12 +103,13 @@ struct end_peer_ops {
   /* Messages that were sent and not delivered; and how many were sent, and who says so. With
    * end_lock() held, or on the end's thread. */
   uint64_t (*missing)(const struct pst_receiver *receiver);
-  /* What this end has dropped of messages that no number shows missing; NULL: the sender counts. */
+  /* Adds this end's drops of messages that no sequence number shows missing; NULL: the sender
+   * counts. */
   void (*unnumbered)(const struct pst_receiver *receiver, struct pst_drop *drops, uint32_t *count);
   void (*sent)(const struct pst_receiver *receiver, struct pst_stats *stats);
 };
 
-/* What is wrong with a stream that has not failed yet. Only ever raised: a later word explains
+/* Problems of a stream that has not failed yet. The value only ever rises: a later problem explains
  * more. */
 enum end_trouble {
   END_SOUND,
@@ -117,7 +119,7 @@ enum end_trouble {
   END_PATH_REFUSED, /* the path with this peer is worse than `path` allows: fails at once */
 };
 
-/* What is known of the peer's counts. */
+/* Knowledge of the peer's counts. */
 enum end_peer_word {
   END_PEER_SILENT,
   END_PEER_HEARD, /* they may grow */
@@ -208,7 +210,7 @@ void end_connected(struct session_end *end);
 void end_watch_path(struct session_end *end);
 /* To the peer's address. The transport's own line, where it has one, is the cause. */
 void end_connect(struct session_end *end, const struct pst_blob *address);
-/* What both kinds of end say of themselves is filled in. */
+/* Opens an endpoint; the params that are common to both kinds of end are filled in here. */
 int end_open_endpoint(struct session_end *end, struct pst_endpoint_params *params,
                       struct pst_error *error);
 int end_open_queue(const struct session_end *end, const struct engine_memory *memory,

@@ -96,7 +96,7 @@ void end_blocked(const struct session_end *end, uint64_t ended_ns, uint64_t *blo
 #define END_BIT(state) (1u << (state))
 #define END_FAILS END_BIT(PST_STATE_FAILED)
 
-/* What may follow each state. Only a receiver ends without ENDING: where its application or a
+/* The successors of each state. Only a receiver ends without ENDING: where its application or a
  * foreign sender's silence ends it, or where its sender, before it was CONNECTED, sent nothing.
  * An assertion alone reads it. */
 static const uint8_t end_successors[] __attribute__((unused)) = {
@@ -183,7 +183,8 @@ static void end_raise(struct session_end *end, enum end_trouble kind, int status
   stat_set(end->trouble.kind, kind);
 }
 
-/* What core stages stays staged, and the worse of both has the reason. */
+/* Takes over the transport's path. A stream that core stages stays staged, and the worse of both
+ * paths gives the reason. */
 static void end_merge_path(struct session_end *end, const struct pst_path_info *its)
 {
   struct pst_path_info path = *its;

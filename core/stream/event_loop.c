@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a thread does on each call: mail, heartbeats, sleep. */
+/* The work of a thread on each call: mail, heartbeats, sleep. */
 
 #include <errno.h>
 #include <sched.h>

@@ -142,7 +142,8 @@ static int frames_poll(struct pst_receiver *receiver, struct pst_frame_batch *ba
 
   if (more < 0)
     return more;
-  /* What a frame lacks may lie in the ring: then this thread is late, not that. */
+  /* Expire frames only when the ring is empty: their missing packets may lie there, and then this
+   * thread is late, not the packets. */
   if (!more)
     assemble_expire(frames->assemble, now_ns);
   n = frames_hand_over(receiver, batch);

@@ -50,8 +50,8 @@ void loss_add(struct pst_drop *drops, uint32_t *count, const char *cause, uint64
     loss_name_drop(drops, count, cause, messages);
 }
 
-/* What the transport of an end has dropped. It cannot know everything of a gauge: `behind_last` of
- * the messages are known to be missing. */
+/* Adds the drops that an end's transport has counted. A gauge cannot know every drop: at most
+ * `behind_last` of its messages are counted. */
 static void loss_drops(const struct session_end *end, uint64_t behind_last, struct pst_drop *drops,
                        uint32_t *count)
 {
@@ -105,7 +105,7 @@ static uint64_t loss_missing_by_number(const struct pst_receiver *receiver)
   return missing;
 }
 
-/* What no end has dropped was lost between them. */
+/* Returns the cause of losses that no end has counted: they were lost between the ends. */
 static const char *loss_rest_cause(const struct session_end *end)
 {
   return end->lane->device->limits.capabilities & PST_CAP_RELIABLE ? "unattributed" : "wire";

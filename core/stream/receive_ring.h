@@ -26,7 +26,7 @@ struct receive_ring_ops {
   /* Views of up to max messages that have arrived. How many; -EAGAIN: nothing yet, and more may
    * have arrived; -errno of the memory. */
   int (*take)(struct pst_receiver *receiver, struct pst_view *views, uint32_t max);
-  /* What was taken in and not handed over goes back. */
+  /* Gives back messages that were taken in and not handed over. */
   void (*give_up)(struct pst_receiver *receiver);
   /* Those of views come back; as views, where that is cheaper. */
   void (*give_tokens)(struct receive_ring *ring, const uint64_t *tokens, uint32_t n);

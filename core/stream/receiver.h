@@ -17,7 +17,7 @@
 #include "receive_ring.h"
 #include "seq_window.h"
 
-/* What frames or tensors do for a receiver. */
+/* Operations of a receiver's client: frames or tensors. */
 struct receiver_client_ops {
   bool takes_all; /* messages: the application gets none of them itself */
   /* Each poll begins with it. 0, or -errno of the memory. NULL: nothing to do. */
@@ -26,7 +26,7 @@ struct receiver_client_ops {
   uint64_t (*due_ns)(const struct pst_receiver *receiver, uint64_t now);
   /* Messages that have found no place yet never will; returns how many. NULL: there are none. */
   uint32_t (*give_up)(struct pst_receiver *receiver);
-  /* What it handed over itself comes back, by tokens of its own. */
+  /* Takes back what the client handed over itself, by the client's own tokens. */
   void (*take_back)(struct pst_receiver *receiver, const uint64_t *tokens, uint32_t n);
   /* Poll once more, when all has been handed over. NULL: as pst_receiver_poll() does. */
   int (*poll_on)(struct pst_receiver *receiver);
@@ -143,7 +143,7 @@ void receiver_see_times(struct pst_receiver *receiver, const struct pst_view *vi
 void receiver_note_arrived(struct pst_receiver *receiver, uint64_t messages);
 /* Keep one that another end's poll has reaped. */
 void receiver_pend(struct session_end *end, const struct pst_completion *completion);
-/* What has arrived and was not handed over goes back to the transport. */
+/* Gives messages that have arrived and were not handed over back to the transport. */
 void receiver_give_up_pending(struct pst_receiver *receiver);
 
 /* release.c: give back what fences that have passed kept. */
@@ -177,9 +177,9 @@ void loss_claim(struct session_end *end);
 uint64_t loss_missing_told(const struct pst_receiver *receiver);
 /* Messages that a receiver misses, by the numbers alone: before the end, or of a foreign sender. */
 uint64_t loss_missing_foreign(const struct pst_receiver *receiver);
-/* What this side has seen dropped of a foreign sender's messages without numbers. */
+/* Adds the drops, seen by this side, of a foreign sender's messages without numbers. */
 void loss_unnumbered(const struct pst_receiver *receiver, struct pst_drop *drops, uint32_t *count);
-/* What a foreign sender has sent, as far as it is known. */
+/* Returns how many messages a foreign sender has sent, as far as that is known. */
 uint64_t loss_foreign_sent(const struct pst_receiver *receiver);
 
 /* receiver_control.c: what its sender says, and what it says to its sender. */

@@ -76,7 +76,7 @@ _Static_assert(offsetof(struct pst_completion, u.message.time_ns) -
                    offsetof(struct pst_view, time_ns) - offsetof(struct pst_view, meta),
                "copied at once");
 
-/* What comes before `endpoint`: kind, code, flags, status. */
+/* Returns the bytes before `endpoint` as one number: kind, code, flags, status. */
 static inline uint64_t arrivals_head_of(const struct pst_completion *message)
 {
   uint64_t head;
@@ -90,7 +90,7 @@ _Static_assert(offsetof(struct pst_view, host) == offsetof(struct pst_view, addr
                    offsetof(struct pst_view, reserved) == offsetof(struct pst_view, token) + 8,
                "address and host; token and what is reserved");
 
-/* What the messages of a row have in common, and what their views are made of. */
+/* Members that all messages of a row have in common, and the parts of their views. */
 struct arrivals_row {
   uint64_t head, endpoint, flags; /* the view's, as they stand above its length */
   uint32_t buffer;

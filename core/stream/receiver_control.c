@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a receiver gets from its sender by the control channel, and what it sends. */
+/* A receiver's messages to its sender by the control channel, and those from its sender. */
 #include <stdio.h>
 #include <string.h>
 

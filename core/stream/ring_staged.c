@@ -20,7 +20,7 @@ static const struct region_params slots_use = {.label = "staging ring",
                                                .lower = "`ring` or `message`",
                                                .purpose = PST_ALLOC_STAGING};
 
-/* What the transport writes, or nothing where it lends all that is sent. */
+/* Allocates the slots that the transport writes, unless it lends all that is sent. */
 static int staged_alloc_slots(struct receive_ring *ring, struct pst_error *error)
 {
   struct region_why why;

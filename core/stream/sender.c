@@ -350,7 +350,7 @@ static inline int sender_acquire(struct pst_sender *sender, struct pst_slot *slo
     return -EPIPE;
   is_connected = sender_all_connected(sender);
   free_slots = sender->slots - (sender->acquired - sender->freed);
-  /* What is lost frees its slots, and says why only when it is polled. */
+  /* Poll first: lost messages free their slots, and report the cause only when polled. */
   if (free_slots < n || free_slots < sender->slots / 2 || sender_is_staging(sender) ||
       sender->end.trouble.kind != END_SOUND || !is_connected) {
     sender_progress(sender);

@@ -94,7 +94,7 @@ static inline uint32_t sender_stopped(const struct pst_sender *sender)
 void sender_plan(const struct session_end *end, struct pst_plan *plan);
 int sender_open(struct session_end *end, struct pst_error *error);
 void sender_close(struct session_end *end);
-/* What the region of a sender's slots has to be for the transport of one of its legs. */
+/* Returns the requirements of one leg's transport on the region of the sender's slots. */
 struct region_params sender_slot_params(const struct pst_sender *sender,
                                         const struct session_end *leg_owner);
 
@@ -109,7 +109,7 @@ void loss_unheard(const struct pst_sender *sender, uint64_t sent, struct pst_dro
 int sender_stage(struct pst_sender *sender, const char *why, uint32_t needs,
                  struct pst_error *error);
 void sender_unstage(struct pst_sender *sender);
-/* What the transport reads. */
+/* Returns the region that the transport reads. */
 const struct region *sender_region(const struct pst_sender *sender);
 /* Start copies of what is submitted, and see which are done. 0, or -errno of the memory. */
 int sender_copy(struct pst_sender *sender);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What sequence numbers tell of a stream: which messages are new, which came
- * late, which twice. In order, it is one comparison a message; the window is
- * touched only while there are gaps.
+ * Classifies sequence numbers of a stream: new, late, or duplicate. In order,
+ * this costs one comparison a message; the window is touched only while there
+ * are gaps.
  */
 #ifndef PST_STREAM_SEQ_WINDOW_H
 #define PST_STREAM_SEQ_WINDOW_H

@@ -200,7 +200,7 @@ static bool session_awaits_last_word(struct session_end *end)
   return end->ops->awaits_last_word && end->ops->awaits_last_word(end);
 }
 
-/* What the peer of a failed end says last. */
+/* Returns whether an end that has failed still waits for its peer's last counts. */
 static bool session_awaits_counts(struct session_end *end)
 {
   return end->control == END_CONTROL_AWAITS;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a session opens before its ends: threads, devices, lanes; and finding its ends. */
+/* Opens the threads, devices and lanes of a session before its ends; and finds its ends. */
 #include <errno.h>
 #include <netdb.h>
 #include <sched.h>
@@ -53,10 +53,11 @@ static int setup_open_thread(struct pst_session *session, uint32_t index, struct
   return 0;
 }
 
-/* What goes to one thread: ends that share a ring or slots, and, unless the file
- * says how many threads there are, both ends of a stream in this process: what one
- * core has just written is in its cache, and a stream costs one core, not two.
- * Such a group has a number from 1, noted in one of two places for each stream. */
+/* Returns the group of an end; a group runs on one thread. Ends that share a ring
+ * or slots form a group and, unless the file says how many threads there are, so do
+ * both ends of a stream in this process: what one core has just written is in its
+ * cache, and a stream costs one core, not two. Groups have numbers from 1, noted in
+ * one of two places for each stream. */
 static uint32_t *setup_group_of(const struct pst_session *session, const struct session_end *end,
                                 uint32_t *groups)
 {

@@ -5,7 +5,7 @@
 #include "receiver.h"
 #include "sender.h"
 
-/* What both ends take from the other side's last word. False: there is none yet. */
+/* Copies the peer's last report, for both kinds of end. False: there is none yet. */
 static bool stats_of_peer(const struct session_end *end, struct pst_stats *stats)
 {
   const struct control_totals *peer = &end->peer;
@@ -32,8 +32,8 @@ static void stats_of_cpu(const struct session_end *end, struct pst_stats *stats)
   stats->cpu_wait_ns = used.wait_ns;
 }
 
-/* What both kinds of end have; `blocked` is the end that waits for this one, too. With text_lock
- * held. */
+/* Writes the members that both kinds of end have; `blocked` is the end that waits for this one,
+ * too. With text_lock held. */
 static void stats_of_end(const struct session_end *end, const struct session_end *blocked,
                          struct pst_stats *stats)
 {
@@ -54,7 +54,7 @@ static void stats_of_end(const struct session_end *end, const struct session_end
   memcpy(stats->error_text, end->error_text, sizeof(stats->error_text));
 }
 
-/* What its receiver has told of the stream. */
+/* Writes the receiver's report into its sender's statistics. */
 static void stats_told_sender(const struct control_totals *peer, struct pst_stats *stats)
 {
   stats->peer_delivered = peer->messages;

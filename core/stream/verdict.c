@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the numbers of a stream say of its limit. */
+/* Derives what limits a stream from its numbers. */
 #include <stdbool.h>
 
 #include <penstock/stats.h>

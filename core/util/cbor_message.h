@@ -69,7 +69,7 @@ int pst_cbor_read_map(struct pst_cbor_reader *r, size_t most, uint64_t *count, c
 /* Whatever it is; `depth` of what it lies in, the message itself being 0. */
 int pst_cbor_skip(struct pst_cbor_reader *r, int depth);
 
-/* What pst_cbor_read_message() needs to know of a protocol. */
+/* Description of a protocol for pst_cbor_read_message(). */
 struct pst_cbor_protocol {
   const struct pst_cbor_form *forms; /* by type; those without a name are none */
   uint32_t types;

@@ -16,7 +16,7 @@ void closer_close(int fd);
 /* True if no more descriptors may be taken from peers: too many wait to be closed, or one has
  * waited too long, and they would use up the descriptors of this process. Any thread. */
 bool closer_is_behind(void);
-/* What a log says of it, and the remedy. */
+/* Text for a log when the closer is behind, with the remedy. */
 #define CLOSER_BEHIND                                                                              \
   "descriptors that came from peers cannot be closed, since their makers hold the closes up; end " \
   "the processes of this user that pass sockets or FUSE files to this one"

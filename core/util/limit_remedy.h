@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What helps against a limit of this process. */
+/* Remedies for limits of this process. */
 #ifndef PST_UTIL_LIMIT_REMEDY_H
 #define PST_UTIL_LIMIT_REMEDY_H
 
