@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What two ends tell each other over the control channel, whichever plugins they use: the address
- * of the wire form "penstock-datagram". */
+/* Addresses that two ends exchange over the control channel, whichever plugins they use: the wire
+ * form "penstock-datagram". */
 #ifndef DATAGRAM_BLOB_H
 #define DATAGRAM_BLOB_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a description's check() says of the options of options.h, without a machine. */
+/* Checks of the options of options.h for a description's check(), without a machine. */
 #ifndef DATAGRAM_CHECK_H
 #define DATAGRAM_CHECK_H
 

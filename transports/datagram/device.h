@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the devices of datagrams have in common. */
+/* The common part of the devices of datagrams. */
 #ifndef DATAGRAM_DEVICE_H
 #define DATAGRAM_DEVICE_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the endpoints of datagrams have in common: who they are, by options and parameters, and how
+ * The common part of the endpoints of datagrams: their identity, by options and parameters, and how
  * two ends meet, another Penstock by its address (blob.h), a foreign peer by the options.
  */
 #ifndef DATAGRAM_ENDPOINT_H

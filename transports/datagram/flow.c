@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a datagram is to a receiver's stream: message, loss, stray; no I/O. */
+/* Classifies each datagram of a receiver's stream: message, loss, stray; no I/O. */
 #include "flow.h"
 
 #include <assert.h>
@@ -430,7 +430,7 @@ static uint32_t dg_flow_begin_foreign(struct dg_flow *flow, const struct dg_iden
 {
   uint32_t bits = dg_sequence_bits(flow->params.framing);
 
-  /* What was sent before it and is late gets a smaller number, which is positive too. */
+  /* Datagrams that were sent earlier and come later get smaller numbers, which are positive too. */
   message->sequence = (UINT64_C(1) << bits) + raw;
   dg_sequence_begin(&flow->sequence, bits, raw, message->sequence, 0, flow->params.reorder);
   flow->begun = true;
@@ -530,7 +530,7 @@ static void dg_flow_refuse(struct dg_flow *flow, const struct dg_arrival *arriva
     flow->counts.heard += dg_flow_is_life(flow, arrival);
 }
 
-/* What flow.h says of all times. */
+/* Asserts the invariant of flow.h: the counts add up. */
 __attribute__((unused)) static inline bool dg_flow_adds_up(const struct dg_flow *flow)
 {
   const struct dg_counts *c = &flow->counts;

@@ -193,14 +193,15 @@ struct dg_counts {
   uint64_t heard;      /* of a foreign sender, what was no message; at first, beyond strays */
 };
 
-/* What has come of a foreign sender's numbers ahead of its last message. */
+/* Datagrams of a foreign sender with numbers ahead of its last message. */
 struct dg_tail {
   uint64_t next; /* one past the highest of them */
   uint64_t lost; /* refused, and so lost */
   uint64_t no_message;
 };
 
-/* What has come since the followed sender's last message and may be of one that takes its place. */
+/* Datagrams since the followed sender's last message that may be from a sender that takes its
+ * place. */
 struct dg_successor {
   struct dg_identity by;
   const uint64_t *cause; /* that it was counted for */

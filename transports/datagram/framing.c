@@ -104,8 +104,8 @@ bool dg_has_nonce(enum dg_framing framing, const uint8_t *header, uint32_t total
          (header[0] & 0x1f) == 0x10 && dg_framing_get32(header + 12) == NONCE_EXTENSION;
 }
 
-/* What stands between the fixed header and the payload, and behind it. `left` bytes, of which the
- * first `readable` may be read. */
+/* Parses the part between the fixed header and the payload, and the padding behind the payload.
+ * `left` bytes, of which the first `readable` may be read. */
 static enum dg_parse_result dg_framing_parse_rtp(bool has_nonce, const uint8_t *header,
                                                  const uint8_t *rest, uint32_t left,
                                                  uint32_t readable, uint32_t *offset,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What stands before the payload of a datagram: nothing, the 8-byte header of
+ * The header before the payload of a datagram: none, the 8-byte header of
  * Rivermax's sample programs, or RTP. Without sockets, devices or state.
  */
 #ifndef DATAGRAM_FRAMING_H

@@ -57,7 +57,7 @@ static inline void dg_receiver_message(const struct dg_receiver *receiver,
   out->u.message.time_ns = receiver->has_times ? message->time_ns : 0;
 }
 
-/* What is left of the last poll: 0 or 1 completion. */
+/* Writes the completion that the last poll had no room for: returns 0 or 1. */
 static inline uint32_t dg_receiver_poll(struct dg_receiver *receiver, struct pst_completion *out,
                                         uint32_t max)
 {

@@ -44,7 +44,7 @@ enum dg_tag_verdict {
 /* `receives`: it remembers numbers. 0; -ENOMEM; -EOPNOTSUPP: libcrypto has no AES-128-GCM, as its
  * configuration may say. */
 int dg_tag_open(const uint8_t key[DG_TAG_KEY_BYTES], bool receives, struct dg_tag **tag);
-/* What such an error means, for a line of the log. */
+/* Returns the meaning of such an error, for a line of the log. */
 const char *dg_tag_reason(int code);
 /* NULL is legal. */
 void dg_tag_close(struct dg_tag *tag);

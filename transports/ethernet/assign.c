@@ -242,7 +242,7 @@ static int eth_assign_give_ring(struct eth_port *port, struct eth_rxq *queue, st
 /* ---- Queues ------------------------------------------------------------------------------------
  */
 
-/* What one ring is to have. */
+/* A ring and the descriptors that it is to have. */
 struct choice {
   struct pst_ring *ring;
   uint32_t descriptors;

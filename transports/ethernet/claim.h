@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a frame of ARP or Neighbor Discovery says: who claims which address, who asks for which. */
+/* Reads frames of ARP and Neighbor Discovery: who claims which address, who asks for which. */
 #ifndef ETHERNET_CLAIM_H
 #define ETHERNET_CLAIM_H
 

@@ -21,7 +21,7 @@ struct eth_clock {
  */
 bool eth_clock_read(struct eth_clock *clock, uint64_t ticks, uint64_t steady_ns, uint64_t real_ns);
 
-/* What the card's clock says at a time of CLOCK_MONOTONIC, near the reading. */
+/* Returns the card's clock at a time of CLOCK_MONOTONIC near the reading. */
 static inline uint64_t eth_clock_ticks(const struct eth_clock *clock, uint64_t steady_ns)
 {
   const __int128 away = (__int128)(int64_t)(steady_ns - clock->steady_ns) * clock->per_ns;
@@ -31,9 +31,9 @@ static inline uint64_t eth_clock_ticks(const struct eth_clock *clock, uint64_t s
 
 #define ETH_CLOCK_NEAR_NS INT64_C(60000000000) /* stamps lie so near the reading */
 
-/* What a stamp says, after or before the reading. Where firmware has the card's clock follow UTC
- * (mlx5's REAL_TIME_CLOCK), a stamp is the time itself, and rte_eth_read_clock() gives a counter
- * all the same. 0: the stamp is near neither. */
+/* Returns the time of a stamp near the reading, earlier or later, in ns. Where firmware has the
+ * card's clock follow UTC (mlx5's REAL_TIME_CLOCK), a stamp is the time itself, and
+ * rte_eth_read_clock() gives a counter all the same. 0: the stamp is near neither. */
 static inline uint64_t eth_clock_ns(const struct eth_clock *clock, uint64_t stamp)
 {
   const int64_t off = (int64_t)(stamp - clock->real_ns);

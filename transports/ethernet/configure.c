@@ -102,7 +102,7 @@ static struct rte_mempool *eth_configure_memory_of(const struct eth_rxq *queue)
   return queue->ring ? queue->ring->pool->mempool : queue->own;
 }
 
-/* What the driver made of the descriptors: mlx5 rounds them up to a power of two. */
+/* Checks the number of descriptors that the driver made: mlx5 rounds it up to a power of two. */
 static int eth_configure_check_queue(const struct eth_port *port, const struct eth_rxq *queue)
 {
   struct rte_eth_rxq_info made = {.nb_desc = 0};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is counted, and an endpoint in words. */
+/* Counters, and the description of an endpoint in words. */
 #include <stdio.h>
 
 #include "../datagram/counters.h"
@@ -81,8 +81,8 @@ static void eth_counters_add_xstats(struct pst_counter_list *list, struct eth_po
   port->told_xstats |= text[0] != '\0';
 }
 
-/* What the driver has lost since the port started, where it counts that: what it does not know is
- * nobody's 0. */
+/* Adds what the driver has lost since the port started, if the driver counts that; a missing
+ * counter is not reported as 0. */
 static void eth_counters_add_port(struct pst_counter_list *list, const struct eth_port *port)
 {
   const struct rte_eth_stats *before = &port->before;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is known of this plugin without DPDK and without a machine: its drivers, its options and
- * the arguments of DPDK that they become. The description is built of it alone. */
+/* The parts of this plugin that need no DPDK and no machine: its drivers, its options and the
+ * arguments of DPDK that they become. The description is built of them alone. */
 #ifndef ETHERNET_DESCRIBED_H
 #define ETHERNET_DESCRIBED_H
 
@@ -64,7 +64,7 @@ extern const char *const eth_driver_choices[];
 
 enum eth_role { ETH_ROLE_AUTO = 0, ETH_ROLE_SERVER = 1, ETH_ROLE_CLIENT = 2 };
 
-/* What makes a port, of the options. Strings are the options'. */
+/* Options that define a port. Strings are the options'. */
 struct eth_port_options {
   enum eth_driver_kind driver;
   enum eth_role role; /* memif, ring: not AUTO */
@@ -76,7 +76,7 @@ struct eth_port_options {
 /* DPDK's name of the device without a number, and its arguments. 0; -E2BIG: they are too long. */
 int eth_devargs(const struct eth_port_options *options, char name[ETH_TEXT_MAX],
                 char arguments[ETH_TEXT_MAX]);
-/* What tells the port apart from others of this process. */
+/* Writes a text that tells the port apart from others of this process. */
 void eth_port_identity(const struct eth_port_options *options, char text[ETH_TEXT_MAX]);
 
 /* "192.0.2.1/24", "2001:db8::1/64"; without a length 24 or 64. IPv4 as ::ffff:a.b.c.d. False: it is

@@ -38,7 +38,7 @@ const char *const eth_driver_choices[] = {"pci",    "memif", "ring", "af_packet"
                                           "af_xdp", "tap",   "pcap", "virtio_user",
                                           "null",   "other", NULL};
 
-/* What is printed into one of eth_devargs()' texts. */
+/* Output position in one of eth_devargs()' texts. */
 struct text {
   char *at;
   size_t length;

@@ -200,7 +200,7 @@ void eth_tx_close(struct pst_endpoint *endpoint);
 int eth_tx_start(struct pst_endpoint *endpoint);
 /* The worker closes: mbufs that it has for what it sends next. */
 void eth_tx_drop_mbufs(struct pst_worker *worker);
-/* What the driver has given back becomes DONE. */
+/* Turns the buffers that the driver has given back into DONEs. */
 void eth_tx_reap(struct pst_endpoint *endpoint);
 /* Frames of the port's own: ARP, reports. */
 void eth_send_control(struct pst_worker *worker, const uint8_t *frame, uint32_t length);

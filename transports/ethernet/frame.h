@@ -183,7 +183,7 @@ struct eth_bytes {
   uint32_t total;
 };
 
-/* What the caller knows of the checksums of a frame: bits. */
+/* Facts about a frame's checksums that the caller knows: bits. */
 enum eth_known {
   ETH_IP_IS_GOOD = 1u << 0, /* the device has found it right: it is not computed again */
   ETH_UDP_IS_GOOD =
@@ -196,7 +196,7 @@ enum eth_known {
   ETH_PARTIAL_IS_GOOD = 1u << 3,
 };
 
-/* What a frame is. The first four are whole, and their checksums are right as far as `sum` says. */
+/* Kinds of frames. The first four are whole, and their checksums are right as far as `sum` says. */
 enum eth_verdict {
   ETH_IS_UDP = 0,
   ETH_IS_ARP,    /* an EtherType: whether it is one that can be meant says neighbour.h */
@@ -218,7 +218,7 @@ enum eth_verdict {
   ETH_VERDICTS,
 };
 
-/* What is known of a UDP checksum. */
+/* States of a UDP checksum. */
 enum eth_sum_state {
   ETH_SUM_GOOD = 0,
   ETH_SUM_ABSENT,    /* 0, over IPv4 */
@@ -246,16 +246,16 @@ static inline uint32_t eth_packet_vlan(const struct eth_packet *packet)
 }
 
 /*
- * What is that frame? Returns packet->verdict. Beyond the first four, of *packet only verdict and
- * vlan are meant; for a first fragment, BAD_LENGTH and BAD_CHECKSUM addresses, too. The MACs are
- * the first 12 bytes: whether the frame is for this port, the caller compares.
- * A UDP checksum is computed where `known` says nothing and all of the datagram is readable.
+ * Parses a frame. Returns packet->verdict. Beyond the first four verdicts, only verdict and vlan
+ * of *packet are valid; for a first fragment, BAD_LENGTH and BAD_CHECKSUM addresses, too. The MACs
+ * are the first 12 bytes: the caller checks whether the frame is for this port. A UDP checksum is
+ * computed where `known` says nothing and all of the datagram is readable.
  */
 enum eth_verdict eth_parse(const struct eth_bytes *frame, uint32_t known,
                            struct eth_packet *packet);
 
-/* What eth_parse() found a frame to be, for the next one with the same headers: over IPv4 without
- * options and tag, all but lengths, identifier and checksums. Begins as zeros. */
+/* Result of eth_parse(), kept for the next frame with the same headers: over IPv4 without options
+ * and tag, all but lengths, identifier and checksums. Begins as zeros. */
 struct eth_header_cache {
   struct eth_packet packet;
   uint64_t words[5];

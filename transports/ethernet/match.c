@@ -28,7 +28,7 @@ bool eth_match_is_same_source(const struct dg_flow_params *a, const struct dg_fl
 /* ---- One of several ----------------------------------------------------------------------------
  */
 
-/* What is asked. */
+/* The datagram for which a match is sought. */
 struct question {
   const uint8_t *to;
   const struct dg_source *from;

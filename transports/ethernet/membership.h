@@ -54,7 +54,7 @@ static inline struct eth_speaker *eth_speaker_of(struct eth_groups *groups, bool
   return is_v4 ? &groups->igmp : &groups->mld;
 }
 
-/* What is spoken: the oldest of which a querier is present. */
+/* Returns the version to speak: the oldest of which a querier is present. */
 static inline uint32_t eth_speaker_version(const struct eth_speaker *speaker, uint64_t now_ns)
 {
   for (uint32_t version = 1; version < speaker->newest; version++)
@@ -73,7 +73,8 @@ static inline bool eth_group_is_wanted(const struct eth_group *group)
 }
 
 struct eth_group *eth_group_find(struct eth_groups *groups, const uint8_t address[16]);
-/* What has been reported often enough goes; the group, too, if nothing is joined. */
+/* Removes members that are not joined and whose changes have all been reported; and the group, if
+ * none is joined. */
 void eth_group_settle(struct eth_group *group);
 
 #endif

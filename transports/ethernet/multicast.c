@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is joined, and which change of it is to be reported: RFC 3376, section 5.1; RFC 3810, 6.1.
- */
+/* Joined groups, and which changes of them are to be reported: RFC 3376, section 5.1; RFC 3810,
+ * 6.1. */
 #include <errno.h>
 #include <stdlib.h>
 

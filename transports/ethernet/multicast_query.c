@@ -41,7 +41,7 @@ static uint64_t eth_query_delay_v6(uint32_t code)
   return ms * MS_NS;
 }
 
-/* What newer versions have behind the group. */
+/* Reads the fields that newer versions have behind the group. */
 static bool eth_query_read_sources(const uint8_t *at, uint32_t left, uint32_t address_bytes,
                                    struct query *query)
 {

@@ -134,7 +134,8 @@ void eth_neighbours_close(struct eth_neighbours *neighbours)
   free(neighbours);
 }
 
-/* What a request for that address comes from: of its family, and of its scope if there is one. */
+/* Returns the own address that a request for `address` comes from: of its family, and of its scope
+ * if there is one. */
 static const uint8_t *eth_neighbour_own_for(const struct eth_neighbours *n,
                                             const uint8_t address[16])
 {

@@ -24,7 +24,7 @@
 /* One destination, by way of one netdev. It holds a netlink socket and a UDP socket. */
 struct eth_kernel;
 
-/* What the kernel's routes say. */
+/* A route of the kernel. */
 struct eth_route {
   uint8_t next_hop[16]; /* the destination itself, where it is on the link */
   uint8_t source[16];   /* what the kernel would send from; :: : it says nothing */
@@ -80,7 +80,7 @@ enum eth_neighbour_state {
                                    growing distances, up to a minute */
 };
 
-/* What an operator wants to know: at most one event a minute for an address. */
+/* Events for the operator: at most one a minute for an address. */
 enum eth_neighbour_event_kind {
   ETH_NEIGHBOUR_MOVED = 1, /* the address has another MAC now: `mac`, `before` the old one */
   ETH_NEIGHBOUR_TWO = 2,   /* two answer for the address: `before` is used, `mac` is the other */
@@ -128,8 +128,8 @@ uint64_t eth_neighbours_due(const struct eth_neighbours *neighbours);
 bool eth_neighbours_event(struct eth_neighbours *neighbours, struct eth_neighbour_event *event);
 void eth_neighbours_counts(const struct eth_neighbours *neighbours,
                            struct eth_neighbours_counts *counts);
-/* What to ask for: `to`, or `gateway` where it is not in the network of `own`, of `prefix` bits (of
- * 32 or 128). NULL: there is no gateway, and it is not in the network. */
+/* Returns the address to resolve: `to`, or `gateway` if `to` is not in the network of `own`, of
+ * `prefix` bits (of 32 or 128). NULL: there is no gateway, and `to` is not in the network. */
 const uint8_t *eth_next_hop(const uint8_t own[16], uint32_t prefix, const uint8_t *gateway,
                             const uint8_t to[16]);
 

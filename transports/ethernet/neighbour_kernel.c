@@ -49,7 +49,7 @@ struct question {
   uint8_t attributes[64];
 };
 
-/* What an answer says. */
+/* An answer of the kernel about a route. */
 struct route_found {
   int error; /* 0 or -errno */
   int type;  /* RTN_UNICAST... */

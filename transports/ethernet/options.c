@@ -126,7 +126,7 @@ static const struct pst_option_rule rules[] = {
     DG_RULES,
 };
 
-/* What one driver cannot do without. */
+/* Checks that the options a driver cannot do without are set. */
 static void eth_options_check_driver(const struct pst_check *check, enum eth_driver_kind driver)
 {
   const struct pst_options *values = check->options;
@@ -235,7 +235,7 @@ static void eth_options_check_eal(const struct pst_check *check)
   }
 }
 
-/* What names the port, without a device. */
+/* Returns the option that names the port, without a device. */
 static const char *eth_options_port_name(const struct pst_check *check)
 {
   static const char *const names[] = {"device", "socket", "netdev"};
@@ -262,7 +262,8 @@ static void eth_options_describe_place(const struct pst_check *check, struct pst
     facts->flags |= PST_FACTS_SHARES;
 }
 
-/* What goes wrong on any machine, and what each device with these options has. */
+/* Checks the options for errors that hold on any machine, and writes the facts of all devices with
+ * these options. */
 static void eth_options_check(const struct pst_check *check, struct pst_facts *facts)
 {
   enum eth_driver_kind driver = (enum eth_driver_kind)check->option_uint(check->options, "driver");

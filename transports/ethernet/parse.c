@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a frame is that has arrived. */
+/* Parses frames that have arrived. */
 #include "header_cache.h"
 #include "layout.h"
 
@@ -46,7 +46,7 @@ static inline uint64_t eth_parse_pseudo_sum(const struct reading *r, uint32_t ne
   return r->pseudo + eth_word(next) + eth_word(length);
 }
 
-/* What is known of a UDP checksum that is not 0. */
+/* Checks a UDP checksum that is not 0. */
 static enum eth_verdict eth_parse_check_udp(const struct reading *r, uint32_t at, uint32_t length)
 {
   const uint64_t pseudo = eth_parse_pseudo_sum(r, ETH_NEXT_UDP, length);

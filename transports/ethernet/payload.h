@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What is known when memory is registered. */
+/* Facts that are known when memory is registered. */
 struct eth_payload_facts {
   bool is_card;          /* a device that reads memory itself, by virtual addresses */
   bool has_no_inline;    /* its driver can be kept from copying payloads */
@@ -26,7 +26,8 @@ struct eth_payload_facts {
 
 #define ETH_INLINE_MOST 42u /* headers of the shortest packet: Ethernet, IPv4, UDP */
 
-/* What mlx5's argument `txq_inline_min` asks for; 0: it is not there. The largest of several. */
+/* Returns the value of mlx5's argument `txq_inline_min`; 0: it is not there. The largest of
+ * several. */
 uint32_t eth_payload_inline_min(const char *devargs);
 
 /* Can the card send payloads from there? NULL; or why not, in 80 bytes at most. */

@@ -159,7 +159,7 @@ void eth_name_make(char *name, size_t size)
            __atomic_add_fetch(&count, 1, __ATOMIC_RELAXED));
 }
 
-/* What an mbuf of the pool is made with. */
+/* Arguments for making the mbufs of the pool. */
 struct making {
   struct eth_pool *pool;
   uint64_t stride;

@@ -61,7 +61,7 @@ struct rte_mbuf *eth_pool_take(struct eth_pool *pool);
 bool eth_pool_has_slot(const struct eth_pool *pool);
 /* The ring has its slots again, all free; the pool is its pool no more. No frame is under way. */
 void eth_pool_leave(struct eth_pool *pool);
-/* What has been released, pst_slots.free of the ring, is the pool's again. */
+/* Moves released slots, pst_slots.free of the ring, back to the pool. */
 void eth_pool_refill(struct eth_pool *pool);
 
 #endif

@@ -129,7 +129,7 @@ static struct rte_ring *eth_port_find_wire(const char *name, const char *directi
   return ring ? ring : rte_ring_create(text, WIRE_FRAMES, SOCKET_ID_ANY, 0);
 }
 
-/* What lies there was sent to a port that is closed. */
+/* Frees the frames on the wire, which were sent to a port that is closed. */
 static void eth_port_drain_wire(struct rte_ring *ring)
 {
   void *mbuf;
@@ -346,7 +346,7 @@ static void eth_port_unplug(struct eth_port *port)
   rte_eal_hotplug_remove(is_pci ? "pci" : "vdev", port->name);
 }
 
-/* What the device says of itself. */
+/* Reads the device's MAC, MTU and limits. */
 static int eth_port_look_at_device(struct eth_port *port, const struct eth_port_options *options)
 {
   struct rte_ether_addr mac;

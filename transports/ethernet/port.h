@@ -186,14 +186,14 @@ int eth_port_take_udp(struct pst_endpoint *endpoint, uint16_t wanted);
 
 /* counters.c: find extended statistics by name, once. They are only missing where it fails. */
 void eth_port_find_xstats(struct eth_port *port);
-/* What they are now. False: there are none. */
+/* Reads the present values of the extended statistics. False: there are none. */
 bool eth_port_read_xstats(const struct eth_port *port, uint64_t sums[ETH_XSTATS]);
 
 /* configure.c: queues, pools, offloads and rules of a port whose devices are all known. 0, or
  * -errno, logged. With rules it runs afterwards. */
 int eth_port_configure(struct eth_port *port);
 
-/* What the devices of a port have opened. */
+/* Counts of what the devices of a port have opened. */
 struct eth_opened {
   uint32_t workers, rings, receivers, splits;
 };

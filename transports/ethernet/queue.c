@@ -5,7 +5,7 @@
 #include "pool.h"
 #include "port.h"
 
-/* What its link says of the checksums of all frames. */
+/* Returns what the port's link says of the checksums of all frames. */
 static uint32_t eth_queue_link_known(const struct eth_port *port)
 {
   return port->driver->traits & ETH_VIRTUAL ? ETH_PARTIAL_IS_GOOD : 0;
@@ -62,7 +62,7 @@ static void eth_queue_put_inbox(struct eth_rxq *queue, struct pst_endpoint *endp
   rte_pktmbuf_free(own);
 }
 
-/* What a poll writes to. */
+/* Output of a poll. */
 struct out {
   struct pst_completion *at;
   uint32_t n, max;

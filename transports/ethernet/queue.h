@@ -53,8 +53,8 @@ struct eth_table {
  * the others' frames go to their inboxes. Returns how many completions. */
 uint32_t eth_rxq_poll(struct eth_rxq *queue, struct pst_worker *worker, struct pst_completion *out,
                       uint32_t max);
-/* What a driver says of a frame's checksums, by its ol_flags; `link` is what its link says of all
- * frames. */
+/* Returns what a driver says of a frame's checksums, by its ol_flags; `link` is what its link says
+ * of all frames. */
 static inline uint32_t eth_rxq_known(uint32_t link, uint64_t ol_flags)
 {
   uint32_t known = link;
@@ -68,7 +68,7 @@ static inline uint32_t eth_rxq_known(uint32_t link, uint64_t ol_flags)
   return known;
 }
 
-/* What was received and not dispatched is let go. */
+/* Frees frames that were received and not dispatched. */
 static inline void eth_rxq_drop(struct eth_rxq *queue)
 {
   while (queue->at < queue->count)

@@ -142,7 +142,8 @@ static uint32_t eth_rules_queues_of(const struct eth_port *port,
 /* ---- Rules -------------------------------------------------------------------------------------
  */
 
-/* What names more goes first, where several rules match one frame. */
+/* Returns the priority of an endpoint's rule: where several rules match one frame, the more exact
+ * one goes first. */
 static uint32_t eth_rules_priority_of(const struct eth_port *port,
                                       const struct pst_endpoint *endpoint,
                                       const struct dg_flow_params *flow)

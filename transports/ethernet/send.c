@@ -266,7 +266,7 @@ static struct rte_mbuf *eth_send_make_unread(struct pst_endpoint *endpoint,
   return mbuf;
 }
 
-/* What the driver copies in any case. */
+/* Returns whether the driver copies the payload in any case. */
 static bool eth_send_is_small(const struct eth_port *port, const struct pst_request *request)
 {
   return request->arg.length <= ETH_COPY_MAX && port->driver->traits & ETH_DONE_AT_ONCE;

@@ -15,7 +15,7 @@
 
 #define ETH_SPLIT_WHY 128u /* bytes of a reason, with the end */
 
-/* What is known when a ring opens. */
+/* Facts that are known when a ring opens. */
 struct eth_split_facts {
   bool is_card;          /* a device that reads and writes memory itself */
   bool has_split;        /* the driver has RTE_ETH_RX_OFFLOAD_BUFFER_SPLIT */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What one thread polls: a queue, its endpoints, and now and then the port. */
+/* A worker, polled by one thread: its queues, its endpoints, and now and then the port. */
 #include "pool.h"
 #include "port.h"
 
@@ -111,7 +111,7 @@ static uint32_t eth_worker_poll_queues(struct pst_worker *worker, struct pst_com
   return n;
 }
 
-/* What needs a look now and then only. */
+/* Does the work that is due only now and then: once in STEP_POLLS polls. */
 static void eth_worker_step(struct pst_worker *worker)
 {
   const struct pst_host *host = worker->device->dg.host;

@@ -21,7 +21,7 @@ enum eth_xstat eth_xstat_of(const char *name);
 /* The counters, as sums of what the driver has counted. */
 void eth_xstats_sum(const enum eth_xstat *kinds, const uint64_t *values, uint32_t count,
                     uint64_t sums[ETH_XSTATS]);
-/* What has grown since `before`, with its number and what it means; "": nothing. */
+/* Writes which counters have grown since `before`, by how much and what that means; "": none. */
 void eth_xstats_tell(const uint64_t before[ETH_XSTATS], const uint64_t now[ETH_XSTATS], char *text,
                      size_t size);
 

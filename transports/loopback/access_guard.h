@@ -62,9 +62,9 @@ void lb_seat_leave(struct pst_remote *remote);
  * time, the log says so. */
 void lb_gates_shut(struct lb_mr *mr);
 
-/* What deregistrations of a device have waited for other processes. They wait 2 s together, which
- * come back within 32 s: a peer that never leaves holds its owner's thread up once, and not for
- * each registration. */
+/* Time that deregistrations of a device have waited for other processes. All of them together
+ * may wait 2 s, which are restored within 32 s: a peer that never leaves delays its owner's
+ * thread once, and not for each registration. */
 struct lb_wait_budget {
   uint64_t spent_ns, at_ns;
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What peers exchange. */
+/* Addresses that peers exchange. */
 #ifndef LOOPBACK_ADDRESS_H
 #define LOOPBACK_ADDRESS_H
 

@@ -56,7 +56,7 @@ static void lb_credits_end_lent(struct pst_endpoint *endpoint, const uint32_t *s
     lb_credits_advance(endpoint);
 }
 
-/* What the next post writes first. */
+/* Prefetches the slots that the next post writes first. */
 static void lb_credits_warm(const struct pst_endpoint *endpoint)
 {
   const struct lb_tx *tx = &endpoint->tx;

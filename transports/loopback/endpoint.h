@@ -36,7 +36,7 @@ struct lb_tx {
   uint64_t bytes;
 };
 
-/* What there is between an endpoint and its peer; README.md draws it. */
+/* Stages of an endpoint's relation to its peer; README.md draws them. */
 enum lb_stage_name {
   LB_NEW,          /* has no peer */
   LB_CONNECTING,   /* the peer has not mapped us */

@@ -121,7 +121,7 @@ static void lb_map_pass_on(const struct sigaction *to, int number, siginfo_t *in
     if (!caused && to->sa_handler == SIG_IGN)
       return;
     signal(number, SIG_DFL);
-    /* What an access caused comes once more when this returns; what was sent does not. */
+    /* A signal that an access caused comes again when this returns; one that was sent does not. */
     if (!caused)
       raise(number);
   }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a peer can take away: ranges of files that it has, too. */
+/* Mappings of files that the peer has, too, and can truncate at any time. */
 #ifndef LOOPBACK_MAP_H
 #define LOOPBACK_MAP_H
 

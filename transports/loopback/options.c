@@ -28,7 +28,7 @@ static void lb_options_check(const struct pst_check *check, struct pst_facts *fa
   facts->message_max = LB_BYTES_MAX;
   facts->slots_max = LB_SLOTS_MAX;
   facts->lacks = ~(uint64_t)LB_CAPABILITIES;
-  /* What is lent is the sender's, which is in no other memory than the host's. */
+  /* Lent memory is the sender's, and only host memory is lent. */
   facts->direct_needs = copies || check->side == PST_SCOPE_RECEIVER ? PST_NEED_CPU_ACCESS : 0;
   if (check->side == PST_SCOPE_RECEIVER && check->flags & PST_CHECK_APART)
     facts->direct_needs |= PST_NEED_EXPORT_FD;

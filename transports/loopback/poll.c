@@ -15,8 +15,8 @@
 #define AHEAD 8u
 #define REFERENCES_AHEAD 24u /* by reference, where a descriptor is all that there is to do */
 
-/* What lb_poll_take_desc() needs of an rx, which writing a state could change for all that the
- * compiler knows. */
+/* Members of an rx that lb_poll_take_desc() needs: copied, since for all that the compiler knows,
+ * writing a state could change them. */
 struct taking {
   const struct lb_desc *descs;
   uint64_t mask, payload_max;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What can be found by number within this process, whatever device opened it. */
+/* Objects that are found by number within this process, whatever device opened them. */
 #include <pthread.h>
 #include <sys/random.h>
 #include <time.h>

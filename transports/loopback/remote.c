@@ -13,7 +13,8 @@
 static const char no_device[] = "the CPU cannot touch it, so only the same kind of memory can "
                                 "reach it; give both sides the same `memory`";
 
-/* What it reaches others from, when that is nothing for the CPU. */
+/* Returns the near memory of an endpoint's copies if the CPU cannot reach that memory; else
+ * NULL. */
 static const struct pst_region *lb_remote_near_device(const struct pst_endpoint *endpoint)
 {
   return endpoint->near && !endpoint->near->base ? &endpoint->near->region : NULL;

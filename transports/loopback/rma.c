@@ -143,7 +143,7 @@ static int lb_rma_atomic(struct pst_endpoint *endpoint, const struct pst_request
   return 0;
 }
 
-/* What a copy reads and writes is its memory's own, or the host's. */
+/* Returns whether a copier can copy from or to this memory: its own memory's, or the host's. */
 static bool lb_rma_is_copiers(const struct lb_copier *copier, const struct lb_mr *mr)
 {
   return !mr || mr->base || mr->region.memory == copier->memory;

@@ -7,8 +7,8 @@
 #include "remote.h"
 #include "send_copy.h"
 
-/* What the plain requests of a run have in common: of one kind, between the same two ranges, each
- * of one piece, all that the CPU reaches. */
+/* Members that the plain requests of a run have in common: they are of one kind, between the same
+ * two ranges, each of one piece, in memory that the CPU reaches. */
 struct lb_run {
   uint64_t head;
   const struct lb_mr *mr;

@@ -44,7 +44,7 @@ struct lb_rx {
   uint64_t bytes;
 };
 
-/* What the peer has to send into is, of all slots, what was given back and not used since. */
+/* Returns how many slots the peer can send into: those given back and not used since. */
 static inline uint64_t lb_rx_credits(const struct lb_rx *rx)
 {
   return rx->free_head - rx->tail;

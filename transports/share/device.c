@@ -281,7 +281,7 @@ static int share_probe(const struct pst_host *host, struct pst_probe *probe)
   return 0;
 }
 
-/* What a client can have; the router's transport decides which of these it has. */
+/* Capabilities that a client can have; the router's transport decides which of these it has. */
 #define SHARE_CAPABILITIES                                                                         \
   (PST_CAP_SEND | PST_CAP_WRITE | PST_CAP_READ | PST_CAP_ATOMIC | PST_CAP_RELIABLE |               \
    PST_CAP_ORDERED | PST_CAP_SEQUENCE | PST_CAP_META | PST_CAP_TIME | PST_CAP_SHARED_RING |        \

@@ -222,7 +222,7 @@ static void ucx_am_address_to_peer(struct ucx_link *link, struct ucx_header *hea
   header->writes = link->writes_begun;
 }
 
-/* What ucp_am_send_nbx() returned. */
+/* Handles what ucp_am_send_nbx() returned. */
 static void ucx_am_sent(struct ucx_am *am, ucs_status_ptr_t request)
 {
   if (!request)

@@ -54,7 +54,7 @@ static inline bool ucx_am_is_free(const struct ucx_link *link)
   return link->free_ams != NULL;
 }
 
-/* What a request names, as its sources: how many. */
+/* Writes the pieces of a request as UCX's sources; returns how many. */
 uint32_t ucx_am_sources(ucp_dt_iov_t *to, const struct pst_request *request);
 /* Hand it to UCX: its sources are copied into UCX's buffer now, or in a later progress. Its unit
  * has been begun, or has one part more. A failure fails the link. */
@@ -67,8 +67,8 @@ void ucx_am_offer(struct ucx_am *am, ucs_memory_type_t type, ucp_mem_h memh);
 /* A header alone. False: none is free. */
 bool ucx_am_control(struct ucx_link *link, const struct ucx_header *header);
 
-/* What UCX has not copied yet carries nothing any more, and its SENDs end with this status.
- * Those that the receiver fetches go on. */
+/* Makes active messages that UCX has not copied yet carry nothing, and ends their SENDs with this
+ * status. Those that the receiver fetches go on. */
 void ucx_ams_void(struct ucx_link *link, int32_t status);
 /* The datatype that ucx_am_send() sends. */
 ucs_status_t ucx_am_datatype(ucp_datatype_t *datatype);

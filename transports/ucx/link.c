@@ -75,8 +75,8 @@ static void ucx_link_failed(void *arg, ucp_ep_h ep, ucs_status_t status)
 static int ucx_link_open_ucp(struct ucx_link *link, const char *label)
 {
   struct pst_worker *worker = link->worker;
-  /* What a dead peer leaves under way goes with the worker. UCX 1.22 crashes when it reports that
-   * of a request whose endpoint is gone. */
+  /* Requests that a dead peer leaves under way are freed with the worker. UCX 1.22 crashes when it
+   * reports such a request as a leak after its endpoint is gone. */
   const ucp_worker_params_t params = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE |
                                                     UCP_WORKER_PARAM_FIELD_FLAGS,
                                       .thread_mode = UCS_THREAD_MODE_SERIALIZED,
@@ -176,7 +176,8 @@ static void ucx_link_send_herald(struct ucx_link *link, struct ucx_leaving *word
     ucx_link_cut(link);
 }
 
-/* What is to be said where requests end before the link leaves by itself. */
+/* Returns the words that the link owes its peer when its requests end before the link leaves by
+ * itself. */
 static struct ucx_leaving ucx_link_words_of(const struct ucx_link *link)
 {
   if (link->stage.name == UCX_LEAVING)

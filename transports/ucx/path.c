@@ -164,7 +164,8 @@ static bool ucx_path_has_own_rma(const char *names)
   return ucx_path_is_shared(names) || ucx_lanes_has(names, "rc_") || ucx_lanes_has(names, "dc_");
 }
 
-/* What it answers is gathered, whatever `part` says: it is of memory that may go. */
+/* Returns whether messages are gathered into one buffer. Answers of UCX's software RMA are
+ * gathered, whatever `part` says, since they are of memory that may go. */
 static bool ucx_path_gathers(const struct pst_endpoint *endpoint, const char *names)
 {
   return (endpoint->link->asked && !ucx_path_has_own_rma(names)) ||

@@ -24,9 +24,9 @@ uint64_t ucx_direct_from(const struct pst_device *device);
  * `way` is "into" or "out of". */
 bool ucx_path_stages(const struct pst_device *device, uint64_t length, const char *way,
                      struct pst_path_info *path);
-/* What this end has for such a peer, is faster, and is not among the lanes: which, why, and what to
- * do. The enum pst_log level that this deserves; 0: nothing is lost, or there are no lanes yet, and
- * the text is empty. */
+/* Writes which faster transport this end has for such a peer that is not among the lanes, why, and
+ * what to do. Returns the enum pst_log level that this deserves; 0: nothing is lost, or there are
+ * no lanes yet, and the text is empty. */
 int ucx_path_lost(const struct ucx_link *link, char *text, size_t size);
 
 #endif

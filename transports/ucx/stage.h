@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What there is between a link and its peer, and what UCX has for the link. */
+/* Stages of a link's relation to its peer, and of UCX's objects for the link. */
 #ifndef UCX_STAGE_H
 #define UCX_STAGE_H
 
@@ -55,7 +55,7 @@ struct ucx_stage {
   };
 };
 
-/* What UCX has for a link. */
+/* UCX's objects for a link. */
 enum ucx_line {
   UCX_LINE_IDLE,   /* a ucp_worker, that nothing comes to */
   UCX_LINE_OPEN,   /* and a ucp_ep */

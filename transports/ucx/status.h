@@ -8,7 +8,7 @@
 
 /* -errno of what UCX reports. */
 int ucx_status_errno(ucs_status_t status);
-/* What to do about it, a whole clause. */
+/* Returns the remedy for a status, a whole clause. */
 const char *ucx_status_remedy(ucs_status_t status);
 
 /* Passes UCX's log to the host's: its errors and warnings at info, since the function that decides

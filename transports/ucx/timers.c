@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What goes by the clock: peers that died or owe an answer for too long, links that leave. */
+/* Timed work: peers that died or owe an answer for too long, links that leave. */
 #include "timers.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@
 /* Rounds of progress that find what a dead peer has left: it adds nothing any more. */
 #define TICK_ROUNDS_MAX 100000u
 
-/* What arrived before the peer's process ended comes first. */
+/* Ends a link whose peer's process has ended, after taking what arrived before. */
 static void ucx_timers_end_dead(struct ucx_link *link)
 {
   for (uint32_t i = 0, idle = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What goes by the clock: peers that died or owe an answer for too long, links that leave. */
+/* Timed work: peers that died or owe an answer for too long, links that leave. */
 #ifndef UCX_TIMERS_H
 #define UCX_TIMERS_H
 

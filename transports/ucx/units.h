@@ -69,7 +69,7 @@ static inline bool ucx_units_are_done(const struct ucx_units *units)
   return units->tail != units->head && !units->at[units->tail & units->mask].left;
 }
 
-/* What is done at the tail is owed to the host. */
+/* Pushes a DONE for each unit at the tail that is complete. */
 static inline void ucx_units_retire(struct ucx_units *units, uint32_t opcode,
                                     struct pst_dones *dones)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What travels between two endpoints: addresses, and the headers of active messages. Both ends have
- * the same byte order, as UCX itself asks for. */
+/* Data that travel between two endpoints: addresses, and the headers of active messages. Both ends
+ * have the same byte order, as UCX itself asks for. */
 #ifndef UCX_WIRE_H
 #define UCX_WIRE_H
 

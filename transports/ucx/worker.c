@@ -75,7 +75,8 @@ static void ucx_worker_hand_over(struct pst_worker *worker, uint64_t now_ns)
       ucx_link_free(link);
 }
 
-/* What was sent last is still on its way: peers get the time to take it. */
+/* Waits for leaving links: their last messages are on the way, and peers get the time to take
+ * them. */
 static void ucx_worker_let_leave(struct pst_worker *worker)
 {
   while (worker->leaving) {

@@ -8,7 +8,7 @@
 struct pst_device;
 struct pst_probe;
 
-/* What the option `device` names. */
+/* The parsed option `device`. */
 struct udp_device_name {
   bool is_set;              /* and not `any` */
   uint32_t index;           /* of the netdev; 0: none */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is counted, and an endpoint in words. */
+/* Counters, and the description of an endpoint in words. */
 #include <stdio.h>
 
 #include "../datagram/counters.h"
@@ -76,7 +76,7 @@ static uint64_t udp_counters_bad_of_kernel(struct udp_rx *rx, const struct udp_d
   rx->kernel_bad_sums += udp_counters_lesser(newly - udp_counters_lesser(newly, full),
                                              rx->bad_sums - rx->sums_before - rx->kernel_bad_sums);
   full -= udp_counters_lesser(full, newly);
-  /* What left no gap until the next look was not the stream's. */
+  /* Drops that left no gap until the next look were of another stream. */
   rx->full_due = news->full ? full / rx->dg.flow.unit_max : 0;
   return udp_counters_lesser(rx->kernel_bad_sums, kernel);
 }

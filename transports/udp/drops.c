@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the kernel drops of a socket, by cause: the network namespace's counts tell damaged
- * datagrams from full buffers. */
+/* The kernel's drops of a socket, by cause: the network namespace's counts tell damaged datagrams
+ * from full buffers. */
 #include <linux/sock_diag.h>
 #include <stdio.h>
 #include <sys/socket.h>

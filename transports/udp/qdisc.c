@@ -18,7 +18,7 @@ struct question {
   uint8_t attributes[64];
 };
 
-/* What answers add up to. */
+/* Search for a queueing discipline, over the kernel's answers. */
 struct search {
   uint32_t netdev;
   const char *kind;

@@ -121,7 +121,7 @@ static void udp_receive_count_stamps(struct pst_endpoint *endpoint, const struct
   rx->software_stamps += entry->count;
 }
 
-/* What coalescing there is decides how the next entries are laid. */
+/* Learns how datagrams are coalesced, which decides how the next entries are laid. */
 static void udp_receive_learn(struct udp_rx *rx, const struct udp_entry *entry)
 {
   uint32_t count = entry->count < UDP_SEGMENTS_MAX ? entry->count : UDP_SEGMENTS_MAX;
@@ -311,8 +311,8 @@ static uint32_t udp_receive_take_one(struct pst_endpoint *endpoint, struct udp_e
                           max);
 }
 
-/* What the kernel dropped before the entry came. Once told, the ring has to be without a slot again
- * to be the reason. */
+/* Counts the datagrams that the kernel dropped before the entry came. Their cause is the ring if it
+ * was without a slot since the last such count. */
 static void udp_receive_tell_drops(struct udp_rx *rx, const struct udp_entry *entry)
 {
   if (entry->drops == rx->drops_seen)

@@ -27,7 +27,7 @@
  * as the counters are asked for. */
 enum udp_cause { UDP_LOST_KERNEL = 0, UDP_LOST_NO_BUFFER = 1, UDP_LOST_CHECKSUM = 2 };
 
-/* What all UDP sockets of this network namespace have dropped, by cause. */
+/* Drops of all UDP sockets of this network namespace, by cause. */
 struct udp_host_drops {
   uint64_t bad_sums;
   uint64_t full; /* buffers */

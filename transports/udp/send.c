@@ -163,8 +163,8 @@ static bool udp_send_add(struct pst_endpoint *endpoint, struct batch *batch,
   return true;
 }
 
-/* What to do after sendmmsg() took nothing: 0 again, 1 the first buffer is lost, or
- * -errno: -EAGAIN, or the request cannot be taken. */
+/* Returns what to do after sendmmsg() took nothing: 0 again, 1 the first buffer is lost, or -errno:
+ * -EAGAIN, or the request cannot be taken. */
 static int udp_send_after_error(struct pst_endpoint *endpoint, int error, uint32_t attempt)
 {
   struct udp_tx *tx = endpoint->tx;

@@ -78,8 +78,9 @@ static void udp_socket_buffer_set(struct pst_endpoint *endpoint, bool receives, 
            receives ? "rcvbuf" : "sndbuf", got, bytes, key, remedy);
 }
 
-/* What programs of this host have joined on other interfaces comes, too: IPV6_MULTICAST_ALL does
- * not look at the interface, as IP_MULTICAST_ALL does. */
+/* Binds the socket to its device. Else it also gets groups that other programs of this host have
+ * joined on other interfaces: IPV6_MULTICAST_ALL does not look at the interface, as
+ * IP_MULTICAST_ALL does. */
 static void udp_socket_keep_to_device(struct pst_endpoint *endpoint)
 {
   char name[IF_NAMESIZE] = "";

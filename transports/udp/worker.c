@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What one thread polls: its endpoints' sockets, and their events. */
+/* A worker, polled by one thread: its endpoints' sockets, and their events. */
 #include <sys/epoll.h>
 #include <unistd.h>
 

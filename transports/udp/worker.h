@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What one thread polls. */
+/* A worker, polled by one thread. */
 #ifndef UDP_WORKER_H
 #define UDP_WORKER_H
 

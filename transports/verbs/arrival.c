@@ -20,7 +20,7 @@ static inline uint64_t vb_arrival_kind_of(const struct ibv_wc *wc)
 /* Which receives the messages take: of the only queue pair, of one of several, or shared ones. */
 enum how { OWN, LANE, SHARED };
 
-/* What the messages of an endpoint have in common. */
+/* Members that the messages of an endpoint have in common. */
 struct telling {
   uint64_t head; /* of the completion, kind to status */
   uint64_t cookie, token, base, stride;
@@ -274,7 +274,7 @@ static inline uint32_t vb_arrival_tell_messages(struct pst_endpoint *endpoint, s
                                                                                       wcs, out);
 }
 
-/* What messages say of credit: that it has arrived, and that there is more to give. */
+/* Notes credit that has arrived with messages, and asks for a poll when there is more to give. */
 static void vb_arrival_look_at_credit(struct pst_endpoint *endpoint)
 {
   struct vb_rx *rx = endpoint->rx;

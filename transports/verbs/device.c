@@ -136,8 +136,8 @@ static int vb_device_list_none(struct ibv_device **devices, char *why, size_t wh
   return error == -ENOSYS ? -ENODEV : error;
 }
 
-/* What is there; where `only` is the verbs name or the PCI address of one, that one, and no other
- * is opened. How many; -errno with `why` and `remedy` when none is or none opens. */
+/* Lists the devices, opened. If `only` is the verbs name or the PCI address of one, no other is
+ * opened. Returns how many; -errno with `why` and `remedy` when there is none or none opens. */
 static int vb_list(const char *only, struct vb_device **all, char *why, size_t why_size,
                    char *remedy, size_t remedy_size)
 {

@@ -12,7 +12,8 @@
 
 #include "gid.h"
 
-/* What a verbs call's errno is to the host. EINVAL is none of the options' (transport.h, open). */
+/* Returns a verbs call's errno as -errno for the host. EINVAL becomes -EIO, since it does not come
+ * from an option (transport.h, open). */
 static inline int vb_call_error(int code)
 {
   return code == 0 || code == EINVAL ? -EIO : -code;
@@ -51,9 +52,10 @@ struct vb_match {
   struct vb_gid_wish wish;
 };
 
-/* What the option `device` says: "" (the only active port there is), a verbs device (mlx5_0), an
- * address, a netdev or a PCI address; `port` 0: the first active one. `netdev` is the index of the
- * netdev of that name, 0 for none. 0, or -ENODEV, with `why`, which names those there are. */
+/* Finds the port that the option `device` names: "" (the only active port there is), a verbs device
+ * (mlx5_0), an address, a netdev or a PCI address; `port` 0: the first active one. `netdev` is the
+ * index of the netdev of that name, 0 for none. 0, or -ENODEV, with `why`, which names those there
+ * are. */
 int vb_match(const struct vb_device *all, uint32_t count, const char *name, uint32_t port,
              uint32_t netdev, struct vb_match *match, char *why, size_t size);
 /* As its name or its PCI address, with or without the domain. */

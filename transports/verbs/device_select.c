@@ -91,7 +91,7 @@ static bool vb_select_has_gid(const struct vb_port *port, const struct vb_gid_wi
   return false;
 }
 
-/* What a port has to be, beside its number. */
+/* Ways in which a port can be named, beside its number. */
 enum by { BY_NUMBER, BY_GID_HERE, BY_GID, BY_STATE };
 
 /* The first such port into *match. How many there are. */

@@ -12,9 +12,10 @@ struct vb_ece {
   uint32_t vendor, options;
 };
 
-/* What the device has; none with an rdma-core before 29. */
+/* Returns the enhanced connection options of a queue pair's device; none with an rdma-core before
+ * 29. */
 struct vb_ece vb_ece_of(struct ibv_qp *qp);
-/* What both have. */
+/* Returns the options that both ends have. */
 struct vb_ece vb_ece_common(struct vb_ece own, struct vb_ece peer);
 /* From RTR on; before it. Nothing is done without options. 0 or errno. */
 int vb_ece_set(struct ibv_qp *qp, struct vb_ece ece);

@@ -8,7 +8,7 @@
 
 struct rc_connection;
 
-/* What the transport's own SENDs say, in their immediate data. */
+/* Kinds of the transport's own SENDs, in their immediate data. */
 enum vb_control {
   VB_HELLO = 1,    /* in the lowest two bits; the others have what reconnect.c says */
   VB_FAREWELL = 2, /* drained */
@@ -74,7 +74,7 @@ struct vb_rx {
   struct vb_own_slots *own; /* NULL: DC, whose slots are any endpoint's */
 };
 
-/* What the last post() had too little of. */
+/* The resource that the last post() had too little of. */
 enum vb_want {
   VB_WANT_NOTHING,
   VB_WANT_CREDIT,
@@ -185,7 +185,7 @@ static inline struct pst_endpoint *vb_endpoint_of(struct vb_send_queue *sq)
   return (struct pst_endpoint *)(void *)((char *)sq - offsetof(struct pst_endpoint, sq));
 }
 
-/* What hellos and farewells travel by. */
+/* Returns the operation that carries hellos and farewells. */
 static inline enum ibv_wr_opcode vb_control_opcode(const struct pst_endpoint *endpoint)
 {
   return endpoint->hellos_are_writes ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_SEND_WITH_IMM;
@@ -196,7 +196,7 @@ static inline void vb_fail(struct pst_endpoint *endpoint, int status, const char
   endpoint->device->transport->failed(endpoint, status, why);
 }
 
-/* What an endpoint is opened with is within the limits: 0, or -errno, logged. */
+/* Checks an endpoint's parameters against the limits: 0, or -errno, logged. */
 static inline int vb_endpoint_check(struct pst_worker *worker,
                                     const struct pst_endpoint_params *params)
 {

@@ -11,7 +11,7 @@
 #include "gid.h"
 #include "status.h"
 
-/* What an address is good for, best first. */
+/* Reach of an address, best first. */
 enum reach { REACH_IPV4, REACH_GLOBAL, REACH_LINK_LOCAL };
 
 bool vb_gid_is_ipv4(const uint8_t raw[16])
@@ -82,7 +82,8 @@ static uint32_t vb_gid_rank_of(const struct vb_gid *gid, const struct vb_gid *fi
   return elsewhere << 24 | older << 20 | is_local << 16 | other << 8 | (uint32_t)reach;
 }
 
-/* What the port's own netdev is: that of the first entry, of this namespace if it has one. */
+/* Returns the first entry, of this network namespace if it has one: its netdev is the port's
+ * own. */
 static const struct vb_gid *vb_gid_first_of(const struct vb_gid *table, uint32_t count)
 {
   for (uint32_t i = 0; i < count; i++)

@@ -30,7 +30,7 @@ struct vb_gid {
   bool is_here;    /* of RoCE: it is an address of this network namespace */
 };
 
-/* What is asked of an entry. */
+/* Conditions on an entry. */
 struct vb_gid_wish {
   bool is_ethernet; /* the port's link layer */
   bool has_address; /* the entry has to be this address; IPv4 as ::ffff:a.b.c.d */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What only mlx5's own library says of its queue pairs. */
+/* Properties of queue pairs that only mlx5's own library reveals. */
 #ifndef VB_MLX5_H
 #define VB_MLX5_H
 

@@ -147,7 +147,7 @@ static struct ibv_mr *vb_mr_register_dmabuf(register_fd *call, struct ibv_pd *pd
   return made;
 }
 
-/* What is to be registered, and how. */
+/* A range to be registered, and how. */
 struct range {
   const struct pst_host *host;
   struct vb_mrs *mrs;

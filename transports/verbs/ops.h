@@ -26,7 +26,7 @@ int vb_remote_open(struct pst_endpoint *endpoint, const struct pst_blob *blob,
                    struct pst_remote **remote);
 void vb_remote_close(struct pst_endpoint *endpoint, struct pst_remote *remote);
 
-/* What the tables of all transports of verbs have. */
+/* Operations that the tables of all transports of verbs have. */
 #define VB_OPS                                                                                     \
   .struct_size = sizeof(struct pst_transport_ops), .mr_register = vb_register,                     \
   .mr_deregister = vb_deregister, .mr_pack = vb_mr_pack, .remote_open = vb_remote_open,            \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What lies between an adapter and a GPU, in the words of `nvidia-smi topo -m`. */
+/* The connection between an adapter and a GPU, in the words of `nvidia-smi topo -m`. */
 #ifndef VERBS_PCI_H
 #define VERBS_PCI_H
 

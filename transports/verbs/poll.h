@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What an endpoint has to tell: poll.c. */
+/* Completions that an endpoint has for its host: poll.c. */
 #ifndef VERBS_POLL_H
 #define VERBS_POLL_H
 

@@ -109,7 +109,7 @@ static int vb_post_broken(struct pst_endpoint *endpoint, int rc)
   return -ECONNRESET;
 }
 
-/* What is built, [from, to), `taken` requests; `why` no more was. */
+/* Posts the work requests [from, to), of `taken` requests; `why` says what ended the run. */
 static int vb_post_hand_over(struct pst_endpoint *endpoint, uint64_t from, uint64_t to,
                              uint32_t taken, uint32_t why, bool is_fenced, uint32_t *wait)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a receiver does: messages arrive, and credit goes back to the sender. */
+/* Receiving: messages arrive, and credit goes back to the sender. */
 #ifndef VERBS_RECEIVE_H
 #define VERBS_RECEIVE_H
 
@@ -35,7 +35,7 @@ uint32_t vb_arrived_row(struct pst_endpoint *endpoint, struct ibv_wc *wc, uint32
 int vb_credit_open(struct pst_endpoint *endpoint);
 void vb_credit_close(struct pst_endpoint *endpoint);
 void vb_credit_send(struct pst_endpoint *endpoint);
-/* What a credit message holds. False: it makes no sense. */
+/* Takes the credit of a credit message. False: it makes no sense. */
 bool vb_credit_take(struct pst_endpoint *endpoint, const uint8_t *bytes, uint32_t length);
 
 #endif

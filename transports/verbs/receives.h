@@ -5,7 +5,8 @@
 
 #include "endpoint.h"
 
-/* What does not change from one post of receives to the next: without `mr` they have no buffers. */
+/* Prepares the members that do not change from one post of receives to the next: without `mr` they
+ * have no buffers. */
 void vb_receives_open(struct vb_receives *receives, uint64_t wr_id, uint32_t length,
                       const struct ibv_mr *mr);
 /* Posts the receives without buffers that are missing. 0 or -errno. */

@@ -223,7 +223,8 @@ int vb_ring_share(struct pst_ring *ring, struct pst_endpoint *endpoint)
   return 0;
 }
 
-/* What the host still has comes back when it is released. */
+/* Removes an endpoint from its ring; slots that the host still has come back when it releases
+ * them. */
 void vb_ring_unshare(struct pst_ring *ring, struct pst_endpoint *endpoint)
 {
   struct vb_rx *rx = endpoint->rx;

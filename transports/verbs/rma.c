@@ -58,7 +58,7 @@ int vb_remote_open(struct pst_endpoint *endpoint, const struct pst_blob *blob,
     return -EPROTO;
   }
   struct pst_worker *worker = endpoint->worker;
-  /* What a FLUSH reads of what can be read. */
+  /* FLUSHes read bytes of the peer's memory into this scratch memory. */
   const uint32_t flags = be32toh(packed.flags);
   int rc = !worker->scratch_mr && (flags & HAS_FLUSH)
                ? vb_domain_pages_open(&worker->device->own, NULL, "FLUSHes", VB_SCRATCH_BYTES,

@@ -17,8 +17,8 @@ struct vb_sent {
   uint8_t lane;    /* which queue pair it went by, of several */
 };
 
-/* What sends: a queue pair, the room of its send queue, the requests that it has, and which of them
- * failed. Indices run freely; those before `done` are complete, those before `told` told. */
+/* A send queue: a queue pair, its room, the requests that it has, and which of them failed. Indices
+ * run freely; requests before `done` are complete, those before `told` are reported to the host. */
 struct vb_send_queue {
   struct ibv_qp *qp; /* of several, the first */
   /* Several queue pairs share the requests: as vb_send_queue_ring(). NULL: one has them. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What transports of verbs have in common: devices, what is registered with them, bounds, and what
- * a transport does by itself.
+ * The common part of transports of verbs: devices, registrations, limits, and the operations in
+ * which the transports differ.
  *
  * A worker has a completion queue; an endpoint has queue pairs on it. A message is an RDMA WRITE
  * with immediate data (the low 32 bits of its sequence number) into a slot of the receiver. Slots
@@ -78,9 +78,9 @@ struct vb_transport {
   struct pst_endpoint *(*whose)(struct pst_worker *worker, const struct ibv_wc *wc);
   /* An endpoint that has something to tell, or to do: vb_pend(). */
   void (*work)(struct pst_endpoint *endpoint, struct vb_out *out);
-  /* What other threads have left with it: vb_notify(). */
+  /* Takes what other threads have left with the endpoint: vb_notify(). */
   void (*notice)(struct pst_endpoint *endpoint);
-  /* What only time tells. */
+  /* Checks the endpoint's deadlines. */
   void (*look)(struct pst_endpoint *endpoint, uint64_t now_ns);
   /* It has failed: `status` -errno, logged with `why`, unless NULL. Once. */
   void (*failed)(struct pst_endpoint *endpoint, int status, const char *why);
@@ -98,8 +98,8 @@ struct vb_transport {
   /* An event of a queue pair, by whichever thread finds it, under the device's lock. NULL: the
    * queue pair's context is its endpoint. */
   void (*queue_event)(struct pst_device *device, const struct ibv_async_event *event);
-  /* What the transport has with a worker (`worker->own`): opened, 0 or -errno; closed; with each
-   * look at the clock; when all completions are taken. */
+  /* Opens the transport's part of a worker (`worker->own`): 0 or -errno; closes it; is called with
+   * each look at the clock; is called when all completions are taken. */
   int (*worker_open)(struct pst_worker *worker);
   void (*worker_close)(struct pst_worker *worker);
   void (*worker_look)(struct pst_worker *worker);

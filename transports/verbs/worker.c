@@ -275,7 +275,7 @@ int vb_arm(struct pst_worker *worker)
   worker->armed = true;
   if (vb_worker_has_work(worker) || ibv_req_notify_cq(worker->cq, 0) != 0)
     return -EAGAIN;
-  /* What came between the last poll and the request wakes nobody. */
+  /* Completions between the last poll and the request for an event cause no event: poll again. */
   int n = ibv_poll_cq(worker->cq, VB_POLL_BATCH, worker->wc);
   worker->wc_at = 0;
   worker->wc_count = n > 0 ? (uint32_t)n : 0;

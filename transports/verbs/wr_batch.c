@@ -95,7 +95,8 @@ _Static_assert(offsetof(struct pst_request, local) == 8 &&
                    offsetof(struct pst_request, arg) == sizeof(pair) + 8,
                "head and memory; offset and length");
 
-/* What the next message of a run has, and the one behind it has more; what others have had. */
+/* Values that the next message of a run must have, which grow by `step` a message; `other` collects
+ * the differences of those looked at. */
 struct like {
   pair who, where, step;
   pair other;

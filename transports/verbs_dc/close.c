@@ -48,7 +48,8 @@ void dc_fail(struct pst_endpoint *endpoint, int status, const char *why)
   dc_close_over(dc, DC_FAILED, status);
 }
 
-/* What this end has posted is still answered, as long as the peer's device is there. */
+/* Notes that the peer has left; requests that this end has posted are still answered, as long as
+ * the peer's device is there. */
 void dc_left(struct dc_endpoint *dc, int status)
 {
   if (!dc_is_over(dc))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the description says, too. */
+/* Constants that the description needs, too. */
 #ifndef DC_DESCRIBED_H
 #define DC_DESCRIBED_H
 

@@ -73,8 +73,8 @@ static int dc_endpoint_open_receiver(struct dc_endpoint *dc, struct pst_ring *ri
   return rc;
 }
 
-/* What a further target takes, one that sends as well, with the label and what malloc() has of its
- * own. */
+/* Memory of a further target, one that sends as well, with the label and malloc()'s own
+ * overhead. */
 _Static_assert(sizeof(struct dc_endpoint) + sizeof(struct vb_tx) + sizeof(struct vb_rx) + 56 < 1024,
                "README.md says that a further target takes less than 1 KiB");
 

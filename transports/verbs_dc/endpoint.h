@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What an endpoint has of DC beside those of all transports of verbs. */
+/* The part of an endpoint that only DC has, beside the part of all transports of verbs. */
 #ifndef DC_ENDPOINT_H
 #define DC_ENDPOINT_H
 

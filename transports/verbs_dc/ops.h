@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the host calls, and what transports/verbs does: penstock/transport.h and verbs/transport.h
- * say what each does. */
+/* Operations that the host calls, and those that transports/verbs calls: penstock/transport.h and
+ * verbs/transport.h say what each does. */
 #ifndef DC_OPS_H
 #define DC_OPS_H
 

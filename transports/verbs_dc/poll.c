@@ -527,7 +527,7 @@ static void dc_poll_look_at_flush(struct dc_endpoint *dc, uint64_t now_ns)
   vb_pend(&dc->endpoint);
 }
 
-/* What a peer that has left has not answered within the stream's timeout is given up. */
+/* Gives up requests that a peer which has left has not answered within the stream's timeout. */
 static void dc_poll_look_at_rest(struct dc_endpoint *dc, uint64_t now_ns)
 {
   struct pst_endpoint *endpoint = &dc->endpoint;

@@ -100,8 +100,8 @@ void dc_wait_in(struct dc_endpoint *dc, uint32_t line);
 int dc_reset(struct dc_worker *pool, struct dc_initiator *initiator);
 /* Others wait, and it has had its share. */
 bool dc_is_spent(const struct dc_endpoint *dc);
-/* What is under way ends, with `sq.error` from `sq.failed_from` on: the initiator is reset, and
- * touches no memory any more. */
+/* Ends the requests under way, with `sq.error` from `sq.failed_from` on: the initiator is reset,
+ * and touches no memory any more. */
 void dc_abandon(struct dc_endpoint *dc);
 /* It posts no more. What is under way ends: as dc_abandon(), or by the device, which flushes what
  * is behind a request that has failed. */
@@ -109,11 +109,12 @@ void dc_stop(struct dc_endpoint *dc);
 /* A request was flushed, or the one before them failed: once none is left the stream can be used
  * again. */
 void dc_flushed(struct dc_endpoint *dc);
-/* What was polled of its completions is taken; errors are dropped. Before what is under way is
- * posted again: RESET takes those of the completion queue alone. */
+/* Takes the completions that were polled and drops errors. Before requests are posted again: RESET
+ * takes only those in the completion queue. */
 void dc_take_sent(struct dc_endpoint *dc);
-/* What is under way goes to where the peer is now, each request at its place in the send queue:
- * not the first `arrived` SENDs of it, what they announced, nor credit older than what there is. */
+/* Posts the requests under way again, to where the peer is now, each at its place in the send
+ * queue: without the first `arrived` SENDs, the requests that those announced, and credit that
+ * newer credit replaces. */
 void dc_post_again(struct dc_endpoint *dc, uint64_t arrived);
 /* Sets where the request being built goes: this target of the peer, by this stream of the
  * initiator, which is not used where the device has no streams. */

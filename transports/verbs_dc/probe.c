@@ -80,7 +80,7 @@ void dc_probe_close(struct dc_worker *pool)
   pool->probe_count = 0;
 }
 
-/* What is under way ends, and those that have not answered are probed again. */
+/* Ends the probes under way, and probes again the peers that have not answered. */
 static void dc_probe_again(struct dc_worker *pool, uint64_t now)
 {
   const int rc = dc_reset(pool, pool->prober);

@@ -85,7 +85,8 @@ void dc_share_settle(struct dc_endpoint *dc)
     rx->ring->idle++;
 }
 
-/* What the host still has is nobody's once it is released. */
+/* Removes an endpoint from its ring; slots that the host still has belong to no endpoint once it
+ * releases them. */
 void dc_share_end(struct dc_endpoint *dc)
 {
   struct vb_rx *rx = dc->endpoint.rx;

@@ -13,7 +13,7 @@ void dc_share_end(struct dc_endpoint *dc);
 uint32_t dc_share_more(const struct dc_endpoint *dc);
 /* Counts slots as granted. */
 void dc_share_grant(struct dc_endpoint *dc, uint32_t count);
-/* What was released is free again. */
+/* Frees the slots that were released. */
 void dc_share_settle(struct dc_endpoint *dc);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is counted, and an endpoint in words. */
+/* Counters, and the description of an endpoint in words. */
 #include <stdio.h>
 
 #include "connection.h"

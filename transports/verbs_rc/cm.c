@@ -43,8 +43,7 @@ struct rc_cm {
   bool has_left;                   /* the peer is gone: to be reported behind all that it sent */
 };
 
-/* What a request says, before anything else is known of who asks; a refusal for good says the
- * same. */
+/* Private data of a request, and of a refusal for good: all that is known of the peer so far. */
 struct private_data {
   uint8_t magic[8];
   uint64_t to, from; /* tokens, big-endian */
@@ -52,7 +51,7 @@ struct private_data {
 
 static const uint8_t magic[8] = {'p', 's', 't', 'r', 'c', 'c', 'm', 1};
 
-/* What is kept of an event after its acknowledgement. */
+/* Members of an event that are kept after its acknowledgement. */
 struct event {
   int type;
   int status;

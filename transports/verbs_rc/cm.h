@@ -48,7 +48,7 @@ struct rc_cm_ops {
   void (*reconnect)(struct pst_endpoint *endpoint);
   /* Why reconnecting failed, in words. */
   void (*missed)(const struct pst_endpoint *endpoint, char *text, size_t size);
-  /* What it waits for and was not given in time, in words. False: for the peer to ask. */
+  /* Writes what the endpoint waits for and has not got in time. False: for the peer to ask. */
   bool (*waits)(const struct pst_endpoint *endpoint, char *text, size_t size);
   /* Take what the kernel has to say. */
   void (*events)(struct pst_worker *worker);

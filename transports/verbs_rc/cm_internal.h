@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What cm.c and cm_listen.c share. */
+/* Declarations that cm.c and cm_listen.c share. */
 #ifndef RC_CM_INTERNAL_H
 #define RC_CM_INTERNAL_H
 

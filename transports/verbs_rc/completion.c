@@ -147,8 +147,8 @@ static void rc_completion_control(struct pst_endpoint *endpoint, struct rc_lane 
 static void rc_completion_flushed(struct pst_endpoint *endpoint, const struct rc_lane *lane,
                                   const struct ibv_wc *wc)
 {
-  /* What was sent goes by another queue pair, which need not know. The event that says why may
-   * come later. */
+  /* The requests go by another queue pair, to which the failure may be unknown. The event that says
+   * why may come later. */
   if (endpoint->rc->is_split && endpoint->rc->stage.name == RC_CONNECTED &&
       !endpoint->rc->stage.connected.flushed_ns && rc_completion_is_given_up(endpoint, wc)) {
     endpoint->rc->stage.connected.flushed_ns = vb_now_ns(endpoint->device);
@@ -289,7 +289,8 @@ void rc_work(struct pst_endpoint *endpoint, struct vb_out *out)
     vb_event_write(out, endpoint->cookie, PST_EVENT_DISCONNECTED, endpoint->rc->stage.over.status);
   }
   if (!closable || endpoint->sq.told != endpoint->sq.head || out->room == 0) {
-    /* What only waits for room is asked again; what waits for time or peers is not. */
+    /* An endpoint that only waits for room is polled again; one that waits for time or for its peer
+     * is not. */
     if (endpoint->sq.told != endpoint->sq.done || closable || (gone && rc_tells_gone(endpoint)) ||
         endpoint->tell_connected)
       vb_pend(endpoint);

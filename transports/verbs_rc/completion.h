@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What struct vb_transport of RC has: completion.c, timers.c. */
+/* RC's operations of struct vb_transport: completion.c, timers.c. */
 #ifndef RC_COMPLETION_H
 #define RC_COMPLETION_H
 

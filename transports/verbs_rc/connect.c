@@ -85,7 +85,8 @@ static int rc_connect_check(const struct pst_endpoint *endpoint, const struct ps
   return rc_connect_check_families(endpoint, peer);
 }
 
-/* What works until something fails is no reason to refuse, and is to be known before it does. */
+/* Warns if only one end has `reconnect`: the connection works until something fails, so this is no
+ * reason to refuse it. */
 static void rc_connect_check_reconnect(const struct pst_endpoint *endpoint,
                                        const struct rc_blob *peer)
 {

@@ -53,8 +53,8 @@ void rc_reconnect_lost(struct pst_endpoint *endpoint);
 #define RC_RECONNECT_AGAIN_NS UINT64_C(100000000) /* where the path is not there */
 /* `number` is of this end's try, `answers` of the peer's; from 1 to 15, or 0 for none. */
 uint32_t rc_reconnect_hello(uint64_t messages, uint64_t credits, uint32_t number, uint32_t answers);
-/* What the peer has received by queue pair `by`, as its hello says, is not sent again. NULL, or why
- * the connection cannot go on. */
+/* Drops requests from those to be sent again that the peer has received by queue pair `by`, as its
+ * hello says. NULL, or why the connection cannot go on. */
 const char *rc_reconnect_drop_what_arrived(struct pst_endpoint *endpoint, uint32_t by,
                                            uint32_t said);
 void rc_reconnect_look(struct pst_endpoint *endpoint, uint64_t now_ns);
@@ -65,7 +65,7 @@ int rc_counter_baseline_begin(struct pst_endpoint *endpoint, uint64_t now_ns);
 void rc_counter_baseline_end(struct pst_endpoint *endpoint);
 
 /* close.c: the end. */
-/* What a peer that has left has not answered within the stream's timeout is given up. */
+/* Gives up requests that a peer which has left has not answered within the stream's timeout. */
 void rc_left_look(struct pst_endpoint *endpoint, uint64_t now_ns);
 /* A step further. True: it can be freed. */
 bool rc_close_step(struct pst_endpoint *endpoint, uint64_t now_ns);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What an endpoint of RC has beside those of all transports of verbs: its connection. */
+/* The part of an endpoint that only RC has, beside the part of all transports of verbs: its
+ * connection. */
 #ifndef RC_ENDPOINT_H
 #define RC_ENDPOINT_H
 
@@ -32,7 +33,7 @@ struct rc_qp_address {
   uint32_t qpn, psn;
 };
 
-/* What a peer's address says, blob.c. */
+/* A peer's parsed address, blob.c. */
 struct rc_blob {
   bool is_ethernet;
   uint8_t gid_type;
@@ -152,7 +153,7 @@ struct rc_lane {
   enum rc_peer peer; /* what has come from the peer, on it */
 };
 
-/* What reconnections leave behind: reconnect.c. */
+/* State that outlives a reconnection: reconnect.c. */
 struct rc_reconnect {
   uint64_t last_by_ns;      /* when the last one had to be over, */
   uint64_t last_got;        /* and what had got through by its end: rc_got_through() */
@@ -162,7 +163,7 @@ struct rc_reconnect {
   uint64_t count, repeated; /* reconnections, and messages sent again */
 };
 
-/* What an endpoint has beside struct pst_endpoint. */
+/* RC's part of an endpoint, beside struct pst_endpoint. */
 struct rc_connection {
   struct rc_lane lanes[RC_LANES_MAX]; /* `lane_count` of them */
   bool is_split;

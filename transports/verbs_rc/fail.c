@@ -253,7 +253,8 @@ void rc_fail(struct pst_endpoint *endpoint, int status, const char *why)
   rc_over(endpoint, RC_FAILED, status);
 }
 
-/* What this end has posted is still answered, as long as the peer's queue pair is there. */
+/* Notes that the peer has left; requests that this end has posted are still answered, as long as
+ * the peer's queue pair is there. */
 void rc_left(struct pst_endpoint *endpoint, int status)
 {
   if (!rc_is_over(endpoint))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a device allows. Its own limits (`ibv_devinfo -v`) are all processes' together: no more than
- * these can ever be had, and another process may have some of them.
+ * Limits of a device. The device's own limits (`ibv_devinfo -v`) are shared by all processes: no
+ * more than these can ever be had, and another process may have some of them.
  */
 #include <stdio.h>
 #include <unistd.h>

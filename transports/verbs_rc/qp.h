@@ -55,7 +55,8 @@ bool rc_lanes_are_empty(const struct pst_endpoint *endpoint);
 /* Whether all hellos and farewells were sent. */
 bool rc_lanes_are_said(const struct pst_endpoint *endpoint);
 void rc_lanes_cut(struct pst_endpoint *endpoint);
-/* What of the send queue the device has given back, of a connection that begins anew. */
+/* Counts the requests of the send queue that the device has given back, for a connection that
+ * begins anew. */
 void rc_lanes_given_back(struct pst_endpoint *endpoint);
 
 /* qp_setup.c: changes the queue pairs to RTS by a deferred work, or fails the connection. */

@@ -24,7 +24,8 @@ static void rc_qp_name(const struct pst_endpoint *endpoint, uint32_t which, char
     snprintf(text, 128, "%s", endpoint->label);
 }
 
-/* What is less than is needed, one after the other: "16 of 264 sends". Empty: nothing is. */
+/* Lists the capacities that are less than needed: "16 of 264 sends". Empty: none is. Empty: nothing
+ * is. */
 static void rc_qp_list_missing(const struct pst_endpoint *endpoint, const struct ibv_qp_cap *want,
                                const struct ibv_qp_cap *given, char *text, size_t size)
 {
@@ -44,8 +45,9 @@ static void rc_qp_list_missing(const struct pst_endpoint *endpoint, const struct
                   all[i].what);
 }
 
-/* What is posted on it. Without memory windows and invalidation, which a plain ibv_create_qp counts
- * in, mlx5 has room for up to four times as many requests. */
+/* Returns the operations that are posted on the queue pair. Without memory windows and
+ * invalidation, which a plain ibv_create_qp counts in, mlx5 has room for up to four times as many
+ * requests. */
 static uint64_t rc_qp_send_ops(const struct pst_endpoint *endpoint)
 {
   const uint64_t atomics = IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;

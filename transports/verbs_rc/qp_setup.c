@@ -71,7 +71,7 @@ static int rc_qp_set_up_lane(struct pst_endpoint *endpoint, uint32_t i)
   struct rc_lane *lane = &endpoint->rc->lanes[i];
   int rc = 0;
 
-  /* What answers first: the peer may ask as soon as it is asked. */
+  /* The answering queue pair first: the peer may ask as soon as it is asked. */
   if (endpoint->rc->is_split)
     rc = rc_qp_to_ready(endpoint, lane->rq.qp, lane->responder_psn, &peer->qps[i]);
   return rc ? rc

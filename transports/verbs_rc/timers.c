@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What only time, or another thread, reveals about an endpoint. */
+/* Conditions of an endpoint that only time, or another thread, reveals. */
 #include <stdio.h>
 
 #include "cm.h"
