@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What was injected is noted. */
+/* Notes the faults that were injected. */
 #include "ledger.h"
 
 void fault_note(struct fault_ledger *ledger, enum fault_kind kind, uint64_t sequence)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What was injected. */
+/* Ledger of the faults that were injected. */
 #ifndef FAULT_LEDGER_H
 #define FAULT_LEDGER_H
 

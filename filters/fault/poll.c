@@ -14,8 +14,8 @@ static bool fault_poll_is_finished(const struct fault_engine *engine)
          (engine->stage == FAULT_CLOSED || engine->stage == FAULT_KILL_OVER);
 }
 
-/* What the host is to have of it, up to max. The CLOSED is the last, and the
- * endpoint is freed with it. */
+/* Emits the filter's own completions, up to max. The CLOSED is the last, and the endpoint is freed
+ * with it. */
 static uint32_t fault_poll_emit(struct pst_endpoint *endpoint, struct pst_completion *out,
                                 uint32_t max)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What befalls each message. */
+/* Applies faults to each message that is posted. */
 #include "endpoint.h"
 #include "ops.h"
 
-/* What one call of post has come to. */
+/* Progress of one call of post. */
 struct progress {
   uint32_t wait; /* why it ends early */
   int rc;        /* what is wrong with the next request */

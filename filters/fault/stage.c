@@ -22,7 +22,7 @@ static const uint32_t successors[] = {
 void fault_enter(struct fault_engine *engine, enum fault_stage stage)
 {
   assert(successors[engine->stage] & 1u << stage);
-  /* What is held could not be posted any more. */
+  /* A message that is held could not be posted any more. */
   assert(stage < FAULT_CLOSING || engine->held == 0);
   (void)successors;
   engine->stage = stage;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What there is between a sender, its host and the endpoint inside. */
+/* Stages between a sender, its host and the endpoint inside. */
 #ifndef FAULT_STAGE_H
 #define FAULT_STAGE_H
 

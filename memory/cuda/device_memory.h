@@ -27,7 +27,7 @@ int cuda_import_device(struct pst_memory *memory, const struct pst_export *from,
 const struct cuda_block *cuda_exported_find(const struct cuda_ipc *handle);
 void cuda_exported_forget(struct cuda_block *block);
 
-/* What a NIC's window into the GPU (BAR1) has free. False: NVML is not here, or does not tell. */
+/* Free space in a NIC's window into the GPU (BAR1). False: NVML is not here, or does not tell. */
 struct cuda_window {
   uint64_t total, free;
 };

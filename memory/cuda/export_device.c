@@ -75,8 +75,8 @@ void cuda_exported_forget(struct cuda_block *block)
   pthread_mutex_unlock(&list_lock);
 }
 
-/* What the handle names is the whole allocation, which the driver may have cut from a
- * larger one of its own. */
+/* Exports an allocation by IPC. The handle names the whole allocation, which the driver may have
+ * cut from a larger one of its own. */
 static int cuda_export_ipc(struct pst_memory *memory, struct cuda_block *block,
                            struct pst_export *made)
 {

@@ -220,7 +220,7 @@ void host_block_release(struct host_block *block)
   if (block->heap) {
     if (block->locked)
       munlock(block->address, block->length);
-    /* What malloc hands out next must not inherit the placement. */
+    /* Memory that malloc returns later must not inherit the placement. */
     if (block->bound)
       host_block_unbind(block);
     free(block->address);

@@ -11,7 +11,7 @@
 #define HOST_PAGE_2M (UINT64_C(1) << 21)
 #define HOST_PAGE_1G (UINT64_C(1) << 30)
 
-/* What a region's `handle` is: its memory and how to give it back. */
+/* A region's `handle`: its memory and how to free it. */
 struct host_block {
   uint8_t *address;
   uint64_t length; /* whole pages */

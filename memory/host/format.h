@@ -9,7 +9,7 @@ struct host_text {
   char text[32];
 };
 struct host_text host_size_text(uint64_t bytes);
-/* What bounds an allocation, "19.6 GiB are available", and its remedy. */
+/* Text of the limit on an allocation, "19.6 GiB are available", and of its remedy. */
 struct host_line {
   char text[112];
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the machine has, by files of /proc and /sys. */
+/* Memory of the machine, by files of /proc and /sys. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the machine has, by files of /proc and /sys. */
+/* Memory of the machine, by files of /proc and /sys. */
 #ifndef HOST_MEMINFO_H
 #define HOST_MEMINFO_H
 
@@ -10,7 +10,7 @@
 uint64_t host_available_bytes(void);
 /* Bytes that the machine has, swap included; 0: unknown. */
 uint64_t host_total_bytes(void);
-/* What RLIMIT_AS leaves; UINT64_MAX: it is not set. */
+/* Returns the bytes that RLIMIT_AS leaves; UINT64_MAX: it is not set. */
 uint64_t host_address_space_left(void);
 
 /* The kernel's reserved huge pages. */

@@ -32,7 +32,7 @@ const struct pattern_variant *pattern_best(void);
 size_t pattern_check(const struct pattern_variant *variant, const uint8_t *bytes, size_t length,
                      uint64_t first);
 
-/* What the vectors leave over goes on here: `first` is the word at `bytes`. */
+/* Fills or verifies the bytes that the vector code leaves over: `first` is the word at `bytes`. */
 void pattern_fill_plain(uint8_t *bytes, size_t length, uint64_t first);
 size_t pattern_verify_plain(const uint8_t *bytes, size_t length, uint64_t first);
 

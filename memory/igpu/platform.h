@@ -15,7 +15,7 @@ enum igpu_platform {
   IGPU_OTHER, /* integrated, and not known */
 };
 
-/* What the driver, the device tree and /sys/module say. */
+/* Facts from the driver, the device tree and /sys/module. */
 struct igpu_facts {
   bool integrated;     /* shares the host's memory */
   bool page_tables;    /* reads the host's memory by the host's page tables, coherently */

@@ -15,7 +15,7 @@ enum cuda_block_kind {
   CUDA_BLOCK_FILE,  /* another's descriptor, mapped and registered */
 };
 
-/* What a region's `handle` is. */
+/* A region's `handle`. */
 struct cuda_block {
   enum cuda_block_kind kind;
   uint64_t base, base_length; /* of the whole allocation */

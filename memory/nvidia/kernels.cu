@@ -277,7 +277,8 @@ __device__ uint32_t word_at(uint64_t address)
   return bits ? __funnelshift_r(words[0], words[1], bits) : words[0];
 }
 
-/* What this thread has of a tile: every CUDA_KERNEL_THREADS-th word, as one remainder. */
+/* Returns this thread's part of a tile's sum: every CUDA_KERNEL_THREADS-th word, as one
+ * remainder. */
 __device__ uint32_t sum_tile(const cuda_sum_args &sum, uint64_t tile, const uint32_t (*round)[256])
 {
   const uint64_t first = tile * (CUDA_SUM_TILE / 4) + threadIdx.x, words = sum.length / 4;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the host hands to the kernels: each takes one of these structs by value.
- * Shared by the kernels (CUDA C++), the plugin, and the fake driver of the tests.
+ * Arguments of the kernels: each takes one of these structs by value. Shared by
+ * the kernels (CUDA C++), the plugin, and the fake driver of the tests.
  */
 #ifndef CUDA_KERNELS_H
 #define CUDA_KERNELS_H
@@ -59,7 +59,7 @@ struct cuda_sum_args {
 #define CUDA_SUM_ROUNDS 64u
 #define CUDA_SUM_TILE (4u * CUDA_KERNEL_THREADS * CUDA_SUM_ROUNDS)
 
-/* What a kernel found in a batch. The host sets what it begins with before. */
+/* Result of a kernel for a batch. The host sets the initial values beforehand. */
 struct cuda_slot {
   uint64_t corrupted; /* verify: messages; from 0 */
   uint64_t first;     /* verify: the least mismatch, see below; from UINT64_MAX */

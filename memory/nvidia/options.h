@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the descriptions of the plugins have in common. */
+/* The common part of the plugins' descriptions. */
 #ifndef CUDA_OPTIONS_H
 #define CUDA_OPTIONS_H
 

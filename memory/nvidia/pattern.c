@@ -103,7 +103,7 @@ static int cuda_pattern_make_args(struct pst_queue *queue, const struct work *wo
   return 0;
 }
 
-/* What verify needs to be told from, and to tell by, is the batch's. */
+/* Sets where a verification writes its result, and keeps in the batch what it is judged by. */
 static void cuda_pattern_expect(struct pst_queue *queue, uint64_t seed,
                                 struct cuda_pattern_args *args)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What differs between the memory plugins that this folder is compiled into. */
+/* Differences between the memory plugins that this folder is compiled into. */
 #ifndef CUDA_PLUGIN_H
 #define CUDA_PLUGIN_H
 

@@ -12,7 +12,7 @@
 
 #include "driver.h"
 
-/* What a GPU's page table and nvidia-peermem work in. */
+/* Page size of a GPU's page table and of nvidia-peermem. */
 #define CUDA_PAGE UINT64_C(65536)
 #define CUDA_LENGTH_MAX (UINT64_C(1) << 50)
 
@@ -32,7 +32,7 @@ struct cuda_properties {
   uint64_t max_pitch;
 };
 
-/* What all of this process's memories of one device share. */
+/* State that all of this process's memories of one device share. */
 struct cuda_shared {
   struct cuda_shared *next;
   uint32_t users;
