@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What became of a stream's messages: delivered, dropped and why, and by which path. */
+/* Accounting of a stream's messages: delivered, dropped and why, and by which path. */
 #include "accounting.h"
 
 #include <inttypes.h>
@@ -129,7 +129,7 @@ void app_accounting_gather(const struct pst_stats *sender, const struct pst_stat
     account->sent = account->delivered + account->dropped;
     account->sent_basis = PST_SENT_SEQUENCE;
   }
-  /* What a dead sender had on its way, nobody can say. */
+  /* Nobody can say how many messages a dead sender had on the way. */
   if (!sender && receiver->state == PST_STATE_FAILED && account->sent_basis != PST_SENT_COUNTED) {
     account->sent_known = false;
     account->dropped_at_least = account->dropped > 0;

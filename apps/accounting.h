@@ -56,13 +56,13 @@ void app_accounting_gather(const struct pst_stats *sender, const struct pst_stat
 void app_accounting_least(struct account *account, const struct pst_counter_value *counters,
                           uint32_t count);
 
-/* What is wrong, the worst of it. FINDING_NONE: all is accounted for, datagram loss included;
- * FINDING_UNKNOWN_COUNTS: nobody can say how many were sent or delivered. FINDING_LOSS,
- * FINDING_DUPLICATES and FINDING_REORDERED are of a transport that promises otherwise. `why` gets a
- * sentence with the numbers, "" when nothing is wrong. */
+/* Returns the worst problem of the account. FINDING_NONE: all is accounted for, datagram loss
+ * included; FINDING_UNKNOWN_COUNTS: nobody can say how many were sent or delivered. FINDING_LOSS,
+ * FINDING_DUPLICATES and FINDING_REORDERED are problems of a transport that promises otherwise.
+ * `why` gets a sentence with the numbers, "" when nothing is wrong. */
 enum finding app_accounting_check(const struct account *account, char *why, size_t size);
 
-/* What most of the drops are; NULL: there are none, or most were lost on the way. */
+/* Returns the cause of most of the drops; NULL: there are none, or most were lost on the way. */
 const struct pst_drop *app_accounting_cause(const struct account *account);
 
 /* "; first found: message 7, byte 3: expected 0x10, found 0x30", or "" where that is not known. */

@@ -40,7 +40,7 @@ enum option_bit {
   OPTION_KEYS = 1u << 25,
 };
 
-/* What only `bench` has, as it was written; bench/cases.c reads it. */
+/* Options of `bench` alone, as they were written; bench/cases.c reads them. */
 enum bench_word {
   BENCH_TRANSPORT,
   BENCH_MEMORY,
@@ -70,7 +70,7 @@ enum bench_word {
   BENCH_WORDS,
 };
 
-/* What only `serve`, `request`, `get` and `put` have; option_table.c has their words. */
+/* Options of `serve`, `request`, `get` and `put` alone; option_table.c has their words. */
 enum node_word {
   NODE_TRANSPORT,
   NODE_MEMORY,
@@ -109,7 +109,7 @@ enum tls_word {
   TLS_WORDS,
 };
 
-/* What only `hardware-check` has; hardware/hardware.c reads it. */
+/* Options of `hardware-check` alone; hardware/hardware.c reads them. */
 enum hardware_word {
   HARDWARE_DEVICE,
   HARDWARE_PEER_DEVICE,
@@ -120,7 +120,7 @@ enum hardware_word {
   HARDWARE_WORDS,
 };
 
-/* What only `topo` and `init` have; topo/topo.c and init/init.c read it. */
+/* Options of `topo` and `init` alone; topo/topo.c and init/init.c read them. */
 enum topo_word {
   TOPO_ROOT,
   TOPO_SVG,
@@ -134,7 +134,7 @@ enum topo_word {
   TOPO_WORDS,
 };
 
-/* What only `doctor` has; doctor/doctor.c reads it. */
+/* Options of `doctor` alone; doctor/doctor.c reads them. */
 enum doctor_word {
   DOCTOR_FOR,
   DOCTOR_AREA,
@@ -142,7 +142,7 @@ enum doctor_word {
   DOCTOR_WORDS,
 };
 
-/* What only `share` has; share/share.c reads it. */
+/* Options of `share` alone; share/share.c reads them. */
 enum share_word {
   SHARE_SOCKET,
   SHARE_TRANSPORT,
@@ -251,8 +251,8 @@ int app_arguments_count(const char *text, uint64_t *count);
  * -ERANGE. */
 int app_arguments_size(const char *text, uint64_t *bytes);
 
-/* What to say behind a word that is none of `names`: `lead`, ", did you mean '", with the one that
- * was most likely meant, and "'?"; "": none is near. */
+/* Writes the rest of a message about a word that is none of `names`: `lead`, ", did you mean '",
+ * the nearest name, and "'?"; "": none is near. */
 #define ARGUMENTS_MEANT_BYTES 128
 const char *app_arguments_meant(const char *word, const char *const *names, size_t count,
                                 const char *lead, char text[ARGUMENTS_MEANT_BYTES]);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What transports counted of their devices and workers: lines for `-v`, and `devices` of a result.
- */
+/* Transports' counters of their devices and workers: lines for `-v`, and `devices` of a result. */
 #ifndef PST_APPS_DEVICES_H
 #define PST_APPS_DEVICES_H
 

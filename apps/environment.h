@@ -15,7 +15,7 @@ struct environment {
   uint64_t huge_pages, huge_pages_free, huge_page_bytes; /* of the default size */
 };
 
-/* What cannot be found out stays empty or 0. */
+/* Reads the environment; a member that cannot be found out stays empty or 0. */
 void app_environment_read(struct environment *environment);
 
 #endif

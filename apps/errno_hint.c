@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What helps against an errno, in words. */
+/* Remedies for errnos, in words. */
 #include "errno_hint.h"
 
 #include <errno.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What helps against an errno, in words. */
+/* Remedies for errnos, in words. */
 #ifndef APP_ERRNO_HINT_H
 #define APP_ERRNO_HINT_H
 
-/* What a user can do where a folder cannot be opened, or a file not be made in it; behind a "; ".
+/* Returns the remedy where a folder cannot be opened, or a file not be made in it; behind a "; ".
  * code: an errno. */
 const char *app_errno_hint_folder(int code);
 /* The same where a file cannot be read. */

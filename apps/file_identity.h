@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What file a path names, to compare many; the file need not exist. */
+/* Identity of the file that a path names, to compare many; the file need not exist. */
 #ifndef APP_FILE_IDENTITY_H
 #define APP_FILE_IDENTITY_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is wrong with a configuration, with its place. */
+/* Findings about a configuration, with their places. */
 #include "finding.h"
 
 #include <ctype.h>

@@ -15,7 +15,7 @@ void app_json_put_uint(struct json_object *object, const char *key, uint64_t val
 void app_json_put_known(struct json_object *object, const char *key, bool known, uint64_t value);
 /* Nine digits, or as many as a whole number has. */
 void app_json_put_number(struct json_object *object, const char *key, double value);
-/* What is less than 0 is not known. */
+/* Adds a share; one below 0 is unknown. */
 void app_json_put_share(struct json_object *object, const char *key, double share);
 void app_json_put_null(struct json_object *object, const char *key);
 

@@ -21,7 +21,7 @@ struct live_line {
 bool app_live_open(void);
 /* Replaces the block by these lines, cut to the terminal's width and height. */
 void app_live_show(const struct live_line *lines, uint32_t count);
-/* What stands there stays. */
+/* Ends the live lines; their last text stays on the terminal. */
 void app_live_close(void);
 
 #endif

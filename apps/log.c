@@ -47,7 +47,8 @@ void app_log_around(log_around *around)
   atomic_store_explicit(&around_line, around, memory_order_release);
 }
 
-/* What a file or a peer is called cannot forge a line or steer a terminal. */
+/* Removes control characters, so that the name of a file or peer cannot forge a line or steer a
+ * terminal. */
 static void log_clean(char *line)
 {
   pst_make_printable(line, strlen(line), '?');

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the program says to people: lines on stderr, whole ones, from any thread. */
+/* Messages to people: whole lines on stderr, from any thread. */
 #ifndef APP_NOTICE_H
 #define APP_NOTICE_H
 
@@ -25,8 +25,8 @@ void app_log_warn(enum finding finding, const char *where, const char *format, .
 /* Takes over the library's lines. Those above a level are not written: errors alone with -q, all
  * with -v, else as PENSTOCK_LOG says, or `level`. The result lists its warnings in any case. */
 void app_log_begin(const struct arguments *arguments, int level);
-/* What keeps lines at the foot of the terminal is called before and after each line that is
- * written, by the thread that writes it; NULL: nobody is. */
+/* Sets the function that keeps lines at the foot of the terminal: it is called before and after
+ * each line that is written, by the thread that writes it; NULL: none. */
 typedef void log_around(bool is_before);
 void app_log_around(log_around *around);
 /* While on, none of the library's lines is written. */

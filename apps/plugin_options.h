@@ -14,7 +14,7 @@ int app_plugin_options_read(const char **words, size_t count, struct pst_setting
                             uint32_t *written);
 void app_plugin_options_free(struct pst_setting *settings, uint32_t count);
 
-/* What findings name as the place of these words. */
+/* The names that findings give as the place of these words. */
 extern const struct pst_origins app_setting_origins;
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What run, send and receive would refuse for the file's sake. */
+/* Finds what run, send and receive would refuse because of the file. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -40,7 +40,7 @@ static const char *preflight_text_of(const struct preflight *flight, const char 
   return app_stream_text(flight->config, flight->stream, key);
 }
 
-/* What is reported next was written there. */
+/* Sets the place for the next finding. */
 static void preflight_at(const struct preflight *flight, const char *stream, const char *key)
 {
   app_log_place(app_stream_origin(flight->config, stream, key));
@@ -133,7 +133,7 @@ static void preflight_name_file(struct named_file *file, const struct preflight 
     file->identity = app_file_identity(file->path);
 }
 
-/* What this command opens: the others' ends may be on another host. */
+/* Names the files that this command opens: those of other ends may be on another host. */
 static bool preflight_name_files(struct preflight *flight, uint32_t roles)
 {
   uint32_t count = pst_config_stream_count(flight->config);

@@ -174,8 +174,8 @@ uint32_t app_sender_step(struct app_stream *stream, uint64_t *until_ns)
 
 /* ---- Receiver --------------------------------------------------------------- */
 
-/* What came of a stream that breaks off is kept as a part, unless the sink itself has failed. Why
- * it breaks off is the stream's to say, so what fails here is a line alone. */
+/* Keeps the messages of a stream that breaks off as a part, unless the sink itself has failed. The
+ * stream reports why it breaks off, so a failure here is only logged. */
 static void pump_keep_part(struct app_stream *stream)
 {
   struct app_stream_receiver *receiver = &stream->receiver;
@@ -196,7 +196,7 @@ static void pump_receiver_over(struct app_stream *stream)
   struct app_stream_receiver *receiver = &stream->receiver;
 
   pump_keep_part(stream);
-  /* What the sink has not taken stays where it is: the session is at its end. */
+  /* Messages that the sink has not taken stay unreleased: the session is at its end. */
   pst_receiver_fence_free(receiver->handle, receiver->fence);
   receiver->fence = NULL;
   receiver->kept = 0;

@@ -49,7 +49,7 @@ struct redact {
   unsigned counts[KINDS];
 };
 
-/* What is being written. */
+/* Output that is being written. */
 struct writing {
   FILE *to;
   struct redact *redact;
@@ -329,7 +329,8 @@ static bool redact_in_addresses(const struct writing *writing, const char *at, s
 /* ---- Texts ------------------------------------------------------------------------------------
  */
 
-/* What stands at `at`, which begins a word. False: nothing that is hidden. */
+/* Writes the replacement of the hidden text at `at`, which begins a word. False: nothing that is
+ * hidden. */
 static bool redact_put_hidden(const struct writing *writing, const char *at, size_t *length)
 {
   const struct entry *name = redact_name_at(writing->redact, at, length);

@@ -49,7 +49,8 @@ static void report_set_failed(struct judged *judged, int exit_status, enum findi
     app_log(PST_LOG_ERROR, "stream '%s': %s", stream->name, why);
 }
 
-/* What is not possible here, this end says by the same code as the end that found it. */
+/* Returns the exit status of an error: if something is not possible here, this end has the same
+ * status as the end that found it. */
 static int report_status_of(int error)
 {
   return error == -EOPNOTSUPP ? PST_EXIT_UNAVAILABLE : PST_EXIT_FAILED;
@@ -74,7 +75,7 @@ static void report_judge_side(struct judged *judged, const struct pst_stats *sta
                       side, error->text, true);
     return;
   }
-  /* What the other side's sink or source did to it, or this end by leaving. */
+  /* The other side's sink or source failed the stream, or this end did by leaving. */
   if (stats->state == PST_STATE_FAILED &&
       (stream->sender.error.code != 0 || stream->receiver.error.code != 0 ||
        stream->receiver.cut)) {
@@ -123,8 +124,8 @@ static bool report_has_run(const struct judged *judged)
   return has_started && (!has_failed || judged->account.sent > 0 || judged->account.delivered > 0);
 }
 
-/* What `expect` judges by a bound of its own is taken out, and does not hide what else is wrong.
- * Whether there was any. */
+/* Takes out of the account what `expect` judges by a bound of its own, so that it does not hide
+ * other problems. Returns whether there was any. */
 static bool report_leave_to_expect(const struct judged *judged, enum finding finding,
                                    struct account *left)
 {
@@ -218,7 +219,7 @@ static void report_judge_account(struct judged *judged)
   }
 }
 
-/* What never connected has met or missed nothing. */
+/* Judges the expectations; a stream that never connected has neither met nor missed one. */
 static void report_judge_expects(struct judged *judged)
 {
   judged->out.expect_count = app_expect_judge(&judged->wanted, &judged->account, judged->expects);
@@ -334,7 +335,8 @@ static const char *report_stop_name(uint32_t stopped)
   return why < PST_STOPS ? names[why] : NULL;
 }
 
-/* What was cut short is a failure; where it has failed already, that is why it is short. */
+/* Judges a stream that was cut short as failed; if it has failed already, no further line is
+ * logged. */
 static void report_judge_stop(struct judged *judged, uint32_t stopped)
 {
   struct app_stream *stream = judged->stream;
@@ -436,7 +438,7 @@ static void report_stop_clock(struct pst_stats *stats)
     stats->ended_ns = app_now_ns();
 }
 
-/* What its configuration says of it. */
+/* Returns the result of a stream, filled from its configuration. */
 static struct result_stream report_result_of(const struct app_stream *stream,
                                              const struct account *account)
 {

@@ -46,7 +46,7 @@ static struct json_object *result_config_json(const char *file, const struct pst
 struct json_object *app_result_new(const struct command *command, const struct arguments *arguments,
                                    const struct pst_config *config)
 {
-  /* What is of one command, null until it is known. */
+  /* Members that belong to one command, null until they are known. */
   static const struct {
     const char *command, *key;
   } parts[] = {{"bench", "bench"},           {"bench", "rows"},    {"hardware-check", "hardware"},
@@ -310,7 +310,7 @@ static void result_put_intervals(struct json_object *object, const struct pst_st
   app_json_put_times(object, "intervals_ns", &times);
 }
 
-/* What only some transports count. */
+/* Adds a counter that only some transports have. */
 static void result_put_counter(struct json_object *object, const char *name,
                                const struct result_counters *counters)
 {

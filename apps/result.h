@@ -15,7 +15,7 @@ struct json_object;
 
 #define COUNTERS_MAX 128 /* of one side of a stream */
 
-/* What a transport counted on one side. */
+/* Counters of a transport on one side. */
 struct result_counters {
   const struct pst_counter_value *values; /* NULL when there are none */
   uint32_t count;

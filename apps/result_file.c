@@ -258,7 +258,8 @@ int app_result_watch(void)
 int app_result_begin(const struct command *command, const struct arguments *arguments)
 {
   struct stat st = {0};
-  /* What is no regular file gets one result, not two; opening a FIFO would wait for its reader. */
+  /* A file that is not regular gets one result, not two; opening a FIFO would wait for its
+   * reader. */
   bool is_stream =
       strcmp(arguments->json, "-") == 0 ||
       (stat(arguments->json, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What `run`, `send` and `receive` share: open a session, drive its threads, watch,
+/* The common part of `run`, `send` and `receive`: open a session, drive its threads, watch,
  * account, report. */
 #ifndef APP_RUNNER_H
 #define APP_RUNNER_H
@@ -96,10 +96,10 @@ int app_runner_main(const struct command *command, const struct arguments *argum
 
 /* ---- preflight.c: what the file has wrong, before anything is opened ---------------- */
 
-/* What `command` would refuse; NULL: what no two ends can make good, whichever commands open them:
- * two sinks that are one file, and values of one end that no command takes. Reports every finding
- * with its place. 0, or the code in *error. Leaves no file behind, and opens none that is not
- * regular. */
+/* Finds what `command` would refuse. NULL: finds what no two ends can make good, whichever
+ * commands open them: two sinks that are one file, and values of one end that no command takes.
+ * Reports every finding with its place. 0, or the code in *error. Leaves no file behind, and opens
+ * none that is not regular. */
 int app_preflight(const struct pst_config *config, const struct command *command,
                   const struct arguments *arguments, struct pst_error *error);
 

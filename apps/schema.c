@@ -255,7 +255,7 @@ static void schema_check_kinds(const struct pst_config_stream *stream, const cha
         stream->transport);
 }
 
-/* What needs a word from the other side. */
+/* Refuses keys that need a word from the other side. */
 static void schema_check_foreign(const struct pst_config_stream *stream, const char *sink)
 {
   if (strcmp(sink, sink_types[SINK_VERIFY]) == 0)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a stream had counted at each second: `--series`. */
+/* A stream's counters at each second: `--series`. */
 #ifndef APP_SERIES_H
 #define APP_SERIES_H
 

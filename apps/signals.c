@@ -41,7 +41,8 @@ static void signals_handle(int signal)
   errno = code;
 }
 
-/* What was started to outlive its terminal (nohup(1)) ignores it. */
+/* Takes SIGHUP, unless it is ignored: a program that was started to outlive its terminal (nohup(1))
+ * ignores it. */
 static int signals_take_hangup(const struct sigaction *ours)
 {
   struct sigaction before;

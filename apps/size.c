@@ -25,7 +25,7 @@ const char *app_size_about(uint64_t bytes, char text[SIZE_TEXT_BYTES])
   double value = (double)bytes;
   size_t unit = 0;
 
-  /* What would be shown as "1024.0" is 1.0 of the next. */
+  /* A value that would be shown as "1024.0" is 1.0 of the next unit. */
   while (unit < UNIT_MAX && value >= (unit == 0 ? 1024 : 1023.95)) {
     value /= 1024;
     unit++;

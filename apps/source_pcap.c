@@ -39,7 +39,7 @@ struct capture {
   char *bytes;
   uint64_t bytes_size, bytes_used;
   bool ended;
-  /* What is wrong with the packet behind those read ahead; 0: nothing. */
+  /* The errno of the packet behind those read ahead; 0: none. */
   int wrong;
   char why[WHY_BYTES];
   uint64_t lap_ns;  /* timed: when this round's base was due */

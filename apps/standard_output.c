@@ -23,7 +23,7 @@ int app_standard_output_end(int status)
   if (fflush(stdout) == 0 && !ferror(stdout))
     return status;
   int code = errno;
-  /* What failed was written before. */
+  /* The write may have failed earlier: writing nothing reveals the errno. */
   if (code == 0 && write(STDOUT_FILENO, "", 0) < 0)
     code = errno;
   if (!said)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What was asked for on standard output, and whether it got there. */
+/* Output to standard output, and whether it got there. */
 #ifndef APP_STANDARD_OUTPUT_H
 #define APP_STANDARD_OUTPUT_H
 

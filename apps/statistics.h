@@ -32,7 +32,7 @@ const char *app_statistics_path_by(uint32_t path, const char *staged_by,
  * Where the loss is not known, "loss ?" for the drops; and how often the sender restarted. */
 void app_statistics_line(const struct statistics_sample *sample, char *line, size_t size);
 
-/* What was at the last line, to take differences. */
+/* Counts at the last line, to take differences. */
 struct statistics_mark {
   uint64_t time_ns, messages, bytes, dropped;
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the configuration says of a stream, by the program's own keys. */
+/* Reads a stream's configuration by the program's own keys. */
 #include "stream_config.h"
 
 #include <stdio.h>

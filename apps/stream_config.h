@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a configuration says of a stream, for its ends in this program. */
+/* A stream's configuration, for its ends in this program. */
 #ifndef APP_STREAM_CONFIG_H
 #define APP_STREAM_CONFIG_H
 

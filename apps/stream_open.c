@@ -165,7 +165,8 @@ static int stream_open_check_sink(struct app_stream *stream)
       stream->name, stream->receiver.sink_type);
 }
 
-/* What is read from a file is no pattern, and nobody can verify it. */
+/* Sets the sender's pattern; messages that are read from a file have none, and cannot be
+ * verified. */
 static int stream_open_set_pattern(struct app_stream *stream)
 {
   bool is_pattern = strcmp(stream->sender.source_type, "pattern") == 0;

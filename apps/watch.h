@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is seen of a run each second: lines, metrics, series. */
+/* Observations of a run each second: lines, metrics, series. */
 #ifndef APP_WATCH_H
 #define APP_WATCH_H
 

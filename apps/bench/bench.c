@@ -173,7 +173,8 @@ static void bench_cmd_run_cases(struct bench *bench)
 /* ---- The end that measures ----------------------------------------------------------------------
  */
 
-/* What the child tells its parent: where it listens, and what shows that the parent is it. */
+/* Address and secret that the child passes to its parent: where the child listens, and the token by
+ * which it knows the parent. */
 struct invitation {
   uint16_t port;
   char token[BENCH_TOKEN_MAX];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is measured: from the command line on the client, and from a client on the
- * server, which trusts no number of it. */
+/* Cases to measure: from the command line on the client, and from a client on the server, which
+ * trusts no number of it. */
 #ifndef APP_BENCH_CASES_H
 #define APP_BENCH_CASES_H
 

@@ -92,7 +92,8 @@ int bench_link_send(struct control_link *link, struct json_object *object);
  * no object, or more than were received. */
 int bench_link_receive(struct control_link *link, uint64_t timeout_ns, bool heeds_stop,
                        struct json_object **object);
-/* What the next bench_link_receive() gives, and has still; NULL: nothing has come. */
+/* Returns the message that the next bench_link_receive() returns, and leaves it there; NULL: none
+ * has come. */
 struct json_object *bench_link_first(const struct control_link *link);
 /* 0: nothing to receive; 1: something; -ECONNRESET: the peer has gone. */
 int bench_link_look(struct control_link *link);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a rank of --all-pairs measures with: an adapter, a memory and an address, or several. */
+/* Means by which a rank of --all-pairs measures: an adapter, a memory and an address, or
+ * several. */
 #ifndef APP_BENCH_ENDPOINTS_H
 #define APP_BENCH_ENDPOINTS_H
 

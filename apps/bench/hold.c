@@ -76,7 +76,8 @@ int bench_hold_keep(struct hold *hold, const struct pst_view *views, uint32_t n,
     const int released = pst_receiver_release_after(hold->receiver, views, n, fence);
     return rc < 0 ? rc : released;
   }
-  /* What is left at the end is less than a batch, for which there is room beyond the slots. */
+  /* Fewer entries than a batch may be left unused at the end, for which the array has room beyond
+   * the slots. */
   if (hold->at + n > hold->slots + hold->batch)
     hold->at = 0;
   memcpy(&hold->views[hold->at], views, n * sizeof(*views));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What --all-pairs has measured: a value for each pair of ends and each direction. */
+/* Results of --all-pairs: a value for each pair of ends and each direction. */
 #ifndef APP_BENCH_MATRIX_H
 #define APP_BENCH_MATRIX_H
 

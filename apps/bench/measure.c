@@ -211,7 +211,8 @@ static void bench_measure_stamp(struct stamps *stamps, const struct bench_case *
     stamps->begin_messages = stamps->messages;
     stamps->begin_bytes = stamps->bytes;
   }
-  /* What is emptied out of the ring when the sender has stopped is no rate of both. */
+  /* Messages that are taken from the ring after the sender has stopped do not count for the rate of
+   * both. */
   stamps->enough |= stamps->running && now - stamps->begin_ns > c->duration_ns &&
                     stamps->end_messages > stamps->begin_messages;
   if (stamps->enough)

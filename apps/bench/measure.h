@@ -16,8 +16,8 @@
 #define MEASURE_CONNECT_NS ((uint64_t)60 * 1000 * 1000 * 1000)
 #define MEASURE_END_NS ((uint64_t)10 * 1000 * 1000 * 1000) /* for the last ones and the counts */
 
-/* What a receiver saw. Its clock runs from the first poll after the warm-up to the
- * last message within the duration. */
+/* Measurements of a receiver. Its clock runs from the first poll after the warm-up to the last
+ * message within the duration. */
 struct measure_taken {
   uint64_t delivered; /* all */
   uint64_t messages, bytes, ns;

@@ -16,9 +16,9 @@
 #define REASON_NS (3 * NS_PER_S) /* for why a transfer has failed */
 #define PATTERN_MAX (1ull << 39) /* core numbers 2^24 blocks to each pattern */
 
-/* What the initiator has under way. Places are used in turn. Without --verify one may be
- * used again before its last transfer has ended, where there are fewer than transfers, or those of
- * others overtook it. */
+/* Operations that the initiator has under way. Places are used in turn. Without --verify, a place
+ * may be used again before its last transfer has ended, if there are fewer places than transfers,
+ * or if transfers of other places overtook it. */
 struct flight {
   struct measure *m;
   struct region_end *end;
@@ -61,7 +61,7 @@ static inline void bench_onesided_place_next(struct flight *flight, struct pst_o
   operation->remote_offset = there * flight->stride;
 }
 
-/* What the transport has no room for, it blocks. */
+/* Counts the time for which the transport had no room as blocked by the transport. */
 static void bench_onesided_count_blocked(struct region_end *end, bool all)
 {
   const uint64_t now = app_now_ns();
@@ -287,7 +287,7 @@ static int bench_onesided_ask(struct flight *flight, uint32_t n, uint64_t patter
   return rc == 0 && !checked ? -EPROTO : rc;
 }
 
-/* What was read here. */
+/* Verifies the bytes that were read. */
 static int bench_onesided_check(struct flight *flight, uint32_t n)
 {
   for (uint32_t i = 0; i < n; i++) {

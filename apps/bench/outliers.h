@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is slow in a matrix of measurements: an end, or a link between two that are not. */
+/* Finds what is slow in a matrix of measurements: an end, or a link between two that are not. */
 #ifndef APP_BENCH_OUTLIERS_H
 #define APP_BENCH_OUTLIERS_H
 

@@ -69,7 +69,8 @@ static void bench_own_address_write(const struct sockaddr *from, char address[OW
   snprintf(address, OWN_ADDRESS_MAX, from->sa_family == AF_INET6 ? "[%s]" : "%s", text);
 }
 
-/* What the word says of an address. `word` NULL: IPv4, beyond this host. */
+/* Returns whether an address is the one that the word names. `word` NULL: IPv4, beyond this
+ * host. */
 static bool bench_own_address_fits(const struct ifaddrs *one, const char *word,
                                    const struct network *network)
 {

@@ -46,7 +46,7 @@ static int bench_pairs_connect(struct pairs *pairs, const char *text, const char
   return bench_link_send(pairs->to_first, hello);
 }
 
-/* What a connection to a host or port that is no longer rank 0's ends with. */
+/* Returns whether a connection failed as one to a host or port that rank 0 no longer has. */
 static bool bench_pairs_is_old_file(int rc)
 {
   return rc == -ECONNREFUSED || rc == -ECONNRESET || rc == -EHOSTUNREACH || rc == -ENETUNREACH ||

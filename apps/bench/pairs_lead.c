@@ -177,7 +177,7 @@ static int bench_pairs_publish(struct pairs *pairs, struct pst_error *error)
   return bench_exchange_put(&pairs->exchange, text, error);
 }
 
-/* What the end measures with is used by one pair of a round. */
+/* Notes the adapter and the GPU of an end: only one pair of a round uses each. */
 static int bench_pairs_share(struct pairs *pairs, uint32_t number, struct json_object *end)
 {
   const char *host = pairs->ranks[number].host;
@@ -305,7 +305,8 @@ static bool bench_pairs_are_errors(struct json_object *errors)
   return true;
 }
 
-/* What a rank as the client of another has measured. False: it is not what a rank sends. */
+/* Takes a row that a rank has measured as the client of another. False: it is not what a rank
+ * sends. */
 static bool bench_pairs_take_row(struct pairs *pairs, uint32_t client, uint32_t server,
                                  struct json_object *said)
 {

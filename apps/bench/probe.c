@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the transport can do, and so which operations are measured. */
+/* Probes the transport's capabilities, which decide the operations that are measured. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -75,7 +75,7 @@ static void bench_probe_note_plugins(const struct pst_session *session, const st
   }
 }
 
-/* What the cases will open at most. */
+/* Returns the most operations that the cases will have under way. */
 static uint32_t bench_probe_most_under_way(const struct bench_plan *plan)
 {
   uint32_t most = plan->depth;
@@ -211,7 +211,8 @@ int bench_probe(const struct bench_plan *plan, struct bench_setting *setting,
   struct bench_side side = plan->side;
   struct region_end end = {.node = NULL};
 
-  /* What a transport can do does not depend on the memory, but whether it sends from it. */
+  /* The transport's capabilities do not depend on the memory, except whether it sends from the
+   * memory. */
   if (!sends) {
     side.memory = "host";
     side.memory_option_count = 0;

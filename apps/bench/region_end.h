@@ -55,7 +55,7 @@ int bench_region_end_connect(const struct bench_plan *plan, const struct bench_c
                              const char *host, uint16_t port, struct region_end *end,
                              struct pst_error *error);
 
-/* What pst_node_poll() gave, but for DONE. */
+/* Takes an event of pst_node_poll() that is no DONE. */
 void bench_region_end_take(struct region_end *end, const struct pst_node_event *event);
 /* Poll, and sleep until something comes or some milliseconds have passed. For a time in which no
  * operation is under way. 0; the node's error. */

@@ -41,7 +41,7 @@ static double bench_row_message_rate(const struct bench_row *row)
   return row->taken.ns > 0 ? (double)row->taken.messages / bench_row_seconds_of(row) : 0;
 }
 
-/* What a time in the histogram has to be divided by. */
+/* Returns the number by which a time in the histogram is divided. */
 static double bench_row_parts_of(const struct bench_case *c)
 {
   return bench_is_one_sided(c->op) ? 1 : 2;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What became of a case, and how it is shown: a table for people, JSON for machines. */
+/* The result of a case, and how it is shown: a table for people, JSON for machines. */
 #ifndef APP_BENCH_RESULT_ROW_H
 #define APP_BENCH_RESULT_ROW_H
 
@@ -71,7 +71,7 @@ struct json_object *bench_setting_json(const struct bench_setting *setting, cons
 /* number: it is rows[number]. */
 struct json_object *bench_row_json(const struct bench_row *row, uint32_t number);
 
-/* What the receiving end counted, as JSON for the client. NULL: out of memory. */
+/* Returns the receiving end's counts as JSON, for the client. NULL: out of memory. */
 struct json_object *bench_taken_write(const struct measure_taken *taken,
                                       const struct bench_path *path);
 /* Reads what the server counted. 0 or -EPROTO. */

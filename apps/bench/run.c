@@ -258,7 +258,7 @@ void bench_run_here(const struct bench_plan *plan, struct bench_row *row)
 
 /* ---- With a server ------------------------------------------------------------------ */
 
-/* What a server says goes to a terminal. */
+/* Copies a server's text without control characters, since it goes to a terminal. */
 static void bench_run_copy_plain(char *to, size_t size, const char *from)
 {
   snprintf(to, size, "%s", from);
@@ -267,7 +267,7 @@ static void bench_run_copy_plain(char *to, size_t size, const char *from)
       *to = ' ';
 }
 
-/* What the server has warned of since its line before. */
+/* Logs the server's warnings since its last line. */
 static void bench_run_note_warnings(struct json_object *said)
 {
   struct json_object *list = NULL;

@@ -10,7 +10,7 @@
 #include "region_end.h"
 #include "result_row.h"
 
-/* What an end that receives, or is a target, has seen of its case. */
+/* The measurements of a case at the end that receives, or is a target. */
 struct bench_seen {
   struct measure_taken taken;
   struct bench_path path;
@@ -24,7 +24,7 @@ void bench_run_here(const struct bench_plan *plan, struct bench_row *row);
 /* With a server at the other end of `link`. False: that has gone, no case can follow. */
 bool bench_run_with(struct control_link *link, const struct bench_plan *plan,
                     struct bench_row *row);
-/* What the server has to say of itself. 0, or -errno, said why. */
+/* Exchanges greetings with the server, and takes over its settings. 0, or -errno, said why. */
 int bench_greet(struct control_link *link, const struct bench_plan *plan,
                 struct bench_setting *setting, struct pst_error *error);
 

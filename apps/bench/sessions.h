@@ -9,7 +9,7 @@
 
 #include "cases.h"
 
-/* What findings name as the place of options that bench sets. */
+/* The names that findings give as the place of options that bench sets. */
 extern const struct pst_origins bench_origins;
 
 /* Does the transport send messages from this side's memory at all, the longest ones? Opens both, to

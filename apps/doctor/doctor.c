@@ -25,7 +25,7 @@ static const char *const areas[] = {"host", "adapter", "gpu",  "pair",
 /* ---- Which checks run -------------------------------------------------------------------------
  */
 
-/* What this machine has, as needs; --for names what is needed instead. */
+/* Returns what this machine has, as needs; with --for, the file's needs are used instead. */
 static uint32_t doctor_has(const struct doctor *doctor)
 {
   uint32_t has = NEED_PINNED | NEED_HUGE | NEED_DPDK | NEED_UCX;
@@ -67,7 +67,7 @@ static void doctor_run_table(struct doctor *doctor, const struct doctor_check *c
     }
 }
 
-/* What --for or --area asks for and this machine has not. */
+/* Adds a finding for each thing that --for or --area asks for and this machine has not. */
 static void doctor_add_absent(struct doctor *doctor, const char *area)
 {
   static const struct {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What `penstock doctor` checks, and what it found. */
+/* Checks and findings of `penstock doctor`. */
 #ifndef APP_DOCTOR_DOCTOR_H
 #define APP_DOCTOR_DOCTOR_H
 

@@ -96,7 +96,7 @@ static uint64_t gpu_rings(const struct doctor *doctor, const struct host_gpu *gp
   return bytes;
 }
 
-/* What an adapter reaches of a GPU is mapped there. */
+/* Checks the size of BAR1, into which GPU memory is mapped for adapters. */
 static void gpu_check_bar1(struct doctor *doctor)
 {
   const bool by_adapter = doctor_is_asked(doctor, NEED_RDMA) || doctor_is_asked(doctor, NEED_DPDK);

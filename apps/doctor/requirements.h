@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the streams of `penstock doctor --for FILE` require of the machine. */
+/* Requirements of the streams of `penstock doctor --for FILE` on the machine. */
 #ifndef APP_DOCTOR_REQUIREMENTS_H
 #define APP_DOCTOR_REQUIREMENTS_H
 
@@ -7,7 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What a stream requires. A check has such bits, too: it runs if a stream requires one of them. */
+/* Requirements of a stream. A check has such bits, too: it runs if a stream requires one of
+ * them. */
 enum doctor_need {
   NEED_RDMA = 1u << 0, /* an RDMA device */
   NEED_GPU = 1u << 1,  /* a GPU of NVIDIA */
@@ -21,7 +22,7 @@ enum doctor_need {
 #define DOCTOR_NAMES 16
 #define DOCTOR_CPUS 64
 
-/* What gives the packets of a stream by RDMA their priority. */
+/* Settings that give the packets of a stream by RDMA their priority. */
 struct doctor_class {
   unsigned traffic_class, service_level;
   bool by_cm;  /* rdma_cm takes the service level of the traffic class */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a check of `penstock doctor` comes to. */
+/* Verdicts of the checks of `penstock doctor`. */
 #ifndef APP_DOCTOR_VERDICT_H
 #define APP_DOCTOR_VERDICT_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What gpu-consumer hands to its kernel, by value. */
+/* Arguments that gpu-consumer passes to its kernel, by value. */
 #ifndef CONSUMER_H
 #define CONSUMER_H
 

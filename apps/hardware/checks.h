@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What a step may need. */
+/* Requirements of a step. */
 enum hardware_need {
   NEED_PERFTEST = 1u << 0,       /* at both ends */
   NEED_PERFTEST_RUNS = 1u << 1,  /* one whose ib_write_bw has --write_with_imm */

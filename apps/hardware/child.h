@@ -30,7 +30,7 @@ void hardware_child_line(const struct child_words *words, const char *environmen
                          size_t size);
 void hardware_child_words_free(struct child_words *words);
 
-/* What a child has written to one of its streams, terminated: of a long text the last part. */
+/* Text that a child has written to one of its streams, terminated: of a long text the last part. */
 struct child_text {
   int fd; /* -1: it is closed */
   char *bytes;
@@ -68,13 +68,14 @@ void hardware_child_how_ended(const struct child *child, char *text, size_t size
 bool hardware_child_has_said(const struct child *child, const char *start, const char *words);
 /* The text of the last error that it has said there; else its last line. Cut to `size`. */
 void hardware_child_last_error(const struct child *child, char *text, size_t size);
-/* What follows the words by which programs of Penstock begin an error; NULL: the line is none. */
+/* Returns the text behind the words by which programs of Penstock begin an error; NULL: the line is
+ * none. */
 const char *hardware_child_error_in(const char *line);
 /* 0 to 255; -1: by a signal. */
 int hardware_child_exit_status(const struct child *child);
 
-/* What was counted in user space, by hardware_child_counter_names; -1: this machine does not count
- * it. Once it has ended. */
+/* Writes the child's counters in user space, by hardware_child_counter_names; -1: this machine does
+ * not count it. Call it when the child has ended. */
 void hardware_child_counters(const struct child *child, double values[CHILD_COUNTERS]);
 /* Whether this user and machine can count them. */
 bool hardware_child_can_count(void);

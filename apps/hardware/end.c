@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What one end of a hardware check can do: programs, transports, memories. */
+/* Operations of one end of a hardware check: programs, transports, memories. */
 #include "end.h"
 
 #include <errno.h>
@@ -582,7 +582,8 @@ static void hardware_end_take_device(void *context, const char *name, const char
   snprintf(device->detail, sizeof(device->detail), "%s", detail);
 }
 
-/* What the help of a program is taken to say; `all` where it has the words. */
+/* Returns the needs that a program meets, by the words in its help; `all` where it has the
+ * words. */
 static uint32_t hardware_end_look_at_tool(const char *program, const char *has, uint32_t all,
                                           const char *more, uint32_t with, uint32_t without)
 {

@@ -28,7 +28,7 @@ struct hardware_devices {
   char why_none[HARDWARE_WHY];
 };
 
-/* What is the same for all steps. */
+/* Settings that are the same for all steps. */
 struct hardware_plan {
   const char *transports, *memories; /* lists, "udp,ucx"; NULL: all */
   const char *path;                  /* of streams; NULL: auto */
@@ -62,7 +62,7 @@ struct hardware_parts {
   uint32_t count;
 };
 
-/* What a host has. */
+/* Plugins and tools of a host. */
 struct hardware_has {
   struct hardware_parts transports, memories;
   uint32_t tools; /* NEED_PERFTEST and what is like it, NEED_CONTRACT */
@@ -87,9 +87,10 @@ struct hardware_end {
   bool is_bench;   /* it says when a client has come */
 };
 
-/* What of the plan's transports and memories is here; `list` names the transports' devices, "a,b";
- * NULL: all RDMA adapters that are active, and of other transports that which they take by
- * themselves. May block for seconds. 0; -ENODEV: no transport can be used, `why` says why. */
+/* Finds which of the plan's transports and memories are here. `list` names the transports'
+ * devices, "a,b"; NULL: all active RDMA adapters, and for other transports the device that each
+ * takes by itself. May block for seconds. 0; -ENODEV: no transport can be used, `why` says
+ * why. */
 int hardware_look(const struct hardware_plan *plan, const char *list, struct hardware_has *has,
                   char why[HARDWARE_WHY]);
 /* Those that `list` names, as far as `known` has them with their details. -EINVAL: too many, or an
@@ -126,8 +127,8 @@ int hardware_request_beside(const struct hardware_end *end, const struct hardwar
  * After a signal to us, and of a server that no client has come to, it asks at once. */
 void hardware_stop(struct hardware_end *end, uint64_t patience_ns);
 
-/* What the program has done, and `lines` that it wrote to stderr: all, or those with `about` in
- * them. The program is forgotten. */
+/* Returns as JSON how the program ended, its counters, and `lines` that it wrote to stderr: all, or
+ * those that contain `about`. The program is forgotten. */
 struct json_object *hardware_told(struct hardware_end *end, const char *about);
 
 #endif

@@ -268,8 +268,8 @@ static bool hardware_cmd_has_memory_check(const struct hardware *hardware)
   return false;
 }
 
-/* What is here, and what the other end has, on this host or by its server. 0, or -errno reported.
- */
+/* Opens both ends, the other one on this host or by its server, and reads what each has. 0, or
+ * -errno reported. */
 static int hardware_cmd_open_ends(struct hardware *hardware)
 {
   struct hardware_run *run = &hardware->run;
@@ -387,7 +387,8 @@ static void hardware_cmd_run_device(struct hardware *hardware, const char *trans
       hardware_cmd_run_memory(hardware, theirs->all[i].name, &of, &blocked);
 }
 
-/* What cannot be run of a transport that was named, or that one end has alone. */
+/* Skips the steps of a transport that was named, or that only one end has, if they cannot be
+ * run. */
 static void hardware_cmd_skip_transport(struct hardware *hardware, const char *name,
                                         const char *where, const struct hardware_part *part)
 {
@@ -429,7 +430,7 @@ static void hardware_cmd_run_checks(struct hardware *hardware)
   }
 }
 
-/* What all of it comes to. */
+/* Prints the totals, and returns why the check ended, for `stopped` of the result. */
 static const char *hardware_cmd_conclude(struct hardware *hardware)
 {
   const uint32_t *counts = hardware->counts;

@@ -596,7 +596,7 @@ static struct json_object *hardware_run_check_json(uint32_t index, const struct 
   return object;
 }
 
-/* What identifies a device, for people: its name, else what the plugin says of it. */
+/* Adds the name of a device, for people; NULL if there is no such device. */
 static void hardware_run_put_device(struct json_object *object, const char *key,
                                     const struct hardware_parts *parts, const char *part,
                                     uint32_t number)

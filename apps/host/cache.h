@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What was read of a machine. */
+/* Cache of what was read of a machine. */
 #ifndef APP_HOST_CACHE_H
 #define APP_HOST_CACHE_H
 

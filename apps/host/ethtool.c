@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What ethtool's and DCB's netlink know of a network device. */
+/* Reads a network device's settings by ethtool's and DCB's netlink. */
 #include <json-c/json.h>
 #include <linux/dcbnl.h>
 #include <linux/ethtool_netlink.h>

@@ -7,7 +7,8 @@
 
 enum host_answer_of { HOST_NO, HOST_YES, HOST_UNKNOWN };
 
-/* What holds a GPU's clocks down, as in nvmlClocksThrottleReasons of nvml.h; NVML has more bits. */
+/* Causes that hold a GPU's clocks down, as in nvmlClocksThrottleReasons of nvml.h; NVML has more
+ * bits. */
 enum host_throttle {
   HOST_THROTTLE_HARDWARE = 0x08, /* a slowdown by hardware: one of the two of hardware below */
   HOST_THROTTLE_HEAT = 0x20,     /* a slowdown by the driver */

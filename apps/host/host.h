@@ -46,7 +46,8 @@ const void *host_bytes(struct host *host, size_t *length, const char *format, ..
 bool host_number(struct host *host, int64_t *value, const char *format, ...) PST_PRINTF(3, 4);
 /* Does the path exist? */
 bool host_has(struct host *host, const char *format, ...) PST_PRINTF(2, 3);
-/* What a symbolic link names: "../../../devices/pci0000:00/0000:00:01.0". NULL: errno says why. */
+/* Returns the target of a symbolic link: "../../../devices/pci0000:00/0000:00:01.0". NULL: errno
+ * says why. */
 const char *host_link(struct host *host, const char *format, ...) PST_PRINTF(2, 3);
 /* The last part of what a symbolic link names: of sys/…/driver "mlx5_core". NULL: there is none. */
 const char *host_link_name(struct host *host, const char *format, ...) PST_PRINTF(2, 3);
@@ -55,7 +56,7 @@ struct host_names {
   size_t count;
   char **names; /* sorted; without "." and ".." */
 };
-/* What a folder holds; where there is none, nothing. */
+/* Returns the names in a folder; none if there is no such folder. */
 const struct host_names *host_list(struct host *host, const char *format, ...) PST_PRINTF(2, 3);
 
 /* The value of a line "KEY: value" or "KEY value", as in proc/meminfo ("HugePages_Total"). False:

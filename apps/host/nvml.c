@@ -106,7 +106,7 @@ static void nvml_add_modes(const struct nvml *nvml, nvml_device device, struct j
     app_json_put_uint(object, "throttled", reasons);
 }
 
-/* What a GPU has no answer to is left out. */
+/* Reads a GPU; values that NVML has no answer for are left out. */
 static struct json_object *nvml_gpu(const struct nvml *nvml, unsigned index)
 {
   struct json_object *object = json_object_new_object();

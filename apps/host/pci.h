@@ -31,7 +31,7 @@ struct host_pci {
   bool is_virtual_function;
 };
 
-/* What the configuration space says, which only root may read. */
+/* Contents of the configuration space, which only root may read. */
 struct host_pci_control {
   enum host_pci_config known;
   bool relaxed_ordering; /* the device may mark its writes so */

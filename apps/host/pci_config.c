@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What libpci knows of a PCI device: its capabilities and its name. */
+/* Reads a PCI device's capabilities and name by libpci. */
 #include <setjmp.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a page says of several results, side by side. */
+/* Sections of a page about several results, side by side. */
 #include "sections.h"
 
 #include <json-c/json.h>
@@ -140,7 +140,7 @@ static void sections_streams(struct html *html, const struct sections *all)
   html_put(html, "</table></section>\n");
 }
 
-/* What the machines have, a column each; where they differ the row is marked. */
+/* Writes the machines' properties, a column each; rows that differ are marked. */
 static void sections_machines(struct html *html, const struct sections *all)
 {
   static const struct {

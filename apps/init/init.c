@@ -48,7 +48,7 @@ static int init_fail(int status, const char *format, ...)
   return status;
 }
 
-/* What is there, for messages: "eth0 (192.0.2.1/24), lo". */
+/* Writes the list of adapters, for messages: "eth0 (192.0.2.1/24), lo". */
 static void init_list_adapters(const struct topo_machine *machine, char *text, size_t size)
 {
   size_t used = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What `penstock init` writes a file for: a kind of stream, its ends, and the machine. */
+/* Plan of the file that `penstock init` writes: a kind of stream, its ends, and the machine. */
 #ifndef APP_INIT_PLAN_H
 #define APP_INIT_PLAN_H
 

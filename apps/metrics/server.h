@@ -15,7 +15,7 @@ struct metrics_server;
  * --metrics-insecure, cannot be had, or this build has no libmicrohttpd. Starts a thread. */
 int metrics_server_open(const struct arguments *arguments, struct metrics_server **server,
                         struct pst_error *error);
-/* What is served from now on. Takes over the page, NULL included. Any thread. */
+/* Publishes a page, which is served from now on. Takes over the page, NULL included. Any thread. */
 void metrics_server_publish(struct metrics_server *server, struct metrics_page *page);
 /* Closes the server, after the last page was fetched once more or the time of --metrics-wait has
  * passed. Says that it waits. NULL is legal. */

@@ -175,7 +175,8 @@ static void streams_put_state(struct metrics_page *page, uint32_t state)
       metrics_page_put_by(page, &name, "state", states[i], i == state);
 }
 
-/* What one end counts, its transport included; nothing where the end is not in this process. */
+/* Writes the counters of one end, its transport's included; nothing if the end is not in this
+ * process. */
 static void streams_put_side(struct metrics_page *page, const char *stream, bool sends,
                              const struct pst_stats *stats, const struct result_counters *counters,
                              struct metrics_kept *kept)

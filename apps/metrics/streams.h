@@ -15,7 +15,7 @@ struct metrics_cause {
   uint64_t last, dropped, recovered;
 };
 
-/* What is kept of a stream from one page to the next. */
+/* State of a stream that is kept from one page to the next. */
 struct metrics_kept {
   struct metrics_cause causes[METRICS_CAUSES];
   uint32_t count;

@@ -89,7 +89,7 @@ static const char *const sandbox_devices[] = {
   (CAPABILITIES_NETWORK | CAPABILITY(CAP_SYS_RAWIO) | CAPABILITY(CAP_SYS_ADMIN) |                  \
    CAPABILITY(CAP_BPF) | CAPABILITY(CAP_PERFMON))
 
-/* What a transport needs beyond CAPABILITIES_ALWAYS and the ports of the control channel. */
+/* Rights that a transport needs beyond CAPABILITIES_ALWAYS and the ports of the control channel. */
 struct sandbox_transport {
   const char *plugin;
   uint64_t capabilities;

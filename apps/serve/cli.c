@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What `request`, `get` and `put` read from their command line. */
+/* Reads the command lines of `request`, `get` and `put`. */
 #include "cli.h"
 
 #include <errno.h>

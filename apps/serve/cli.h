@@ -10,8 +10,9 @@
 #define SERVE_ADDRESS "127.0.0.1:18530"
 #define SERVE_CHUNK_MAX (1u << 30)
 
-/* What serve and its clients have in common: transport, memory, --timeout, --insecure, TLS. 0, or
- * -EINVAL or -ENOMEM, which has been said. serve_cli_side_free() in any case. */
+/* Reads the options that serve and its clients have in common: transport, memory, --timeout,
+ * --insecure, TLS. 0, or -EINVAL or -ENOMEM, which is logged. Call serve_cli_side_free() in either
+ * case. */
 int serve_cli_side_read(const struct command *command, const struct arguments *arguments,
                         struct pst_node_params *node, struct pst_area_params *area);
 void serve_cli_side_free(const struct pst_node_params *node, const struct pst_area_params *area);
@@ -31,7 +32,7 @@ int serve_cli_values(const struct command *command, const struct cli_value *valu
  * write to, or -errno, which has been said. */
 int serve_cli_start(const struct command *command, const struct arguments *arguments);
 
-/* What all of them write with --json; NULL without it, or out of memory. */
+/* Returns the members that all of them write with --json; NULL without it, or out of memory. */
 struct json_object *serve_cli_result(const struct command *command,
                                      const struct arguments *arguments,
                                      const struct pst_node *node);

@@ -253,7 +253,7 @@ int serve_copy_run(const struct copy_params *params, const struct copy_ops *ops,
   return rc;
 }
 
-/* What is being read or written has ended before its memory goes. */
+/* Closes a copy; reads and writes under way end before their memory is freed. */
 void serve_copy_close(struct copy *copy)
 {
   serve_connection_close(&copy->remote);

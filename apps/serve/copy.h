@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What `get` and `put` share: one region of slots that the server reads and writes, files
- * that are under way, and which of them uses which slot.
+ * The common part of `get` and `put`: one region of slots that the server reads and
+ * writes, files that are under way, and which of them uses which slot.
  *
  * A transfer goes on by call backs. Where it is and what it waits for lies in it; it ends by
  * serve_transfer_end() once no slot is its own any more.
@@ -181,7 +181,7 @@ void serve_copy_fail(struct copy *copy, enum copy_end end, const char *name, int
 int serve_copy_wrong(struct copy *copy, const char *where, int code, const char *format, ...)
     PST_PRINTF(4, 5);
 
-/* What is under way at copy->cut_where is cut. Returns code. */
+/* Cuts the transfer that is under way at copy->cut_where. Returns code. */
 int serve_copy_cut_short(struct copy *copy, int code, const char *cause);
 
 /* Ends this file with an error; other files go on. The first reason counts. */

@@ -23,7 +23,8 @@ static const char *serve_file_error_last_part(const char *name)
   return slash ? slash + 1 : name;
 }
 
-/* What is called like an unfinished part is none of ours. */
+/* Writes why a transfer cannot begin: a file that is not ours has the name of its unfinished
+ * part. */
 static void serve_file_error_refuse_part(int code, const char *name, bool at_server,
                                          char text[FILE_ERROR_BYTES])
 {

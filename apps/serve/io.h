@@ -29,7 +29,8 @@ void serve_digest_sha256_of(const void *bytes, size_t length, uint8_t digest[SER
 /* ---- io.c
  * ---------------------------------------------------------------------------------------- */
 
-/* What `pointer` is the `member` of: requests, questions and patterns lie in what they are of. */
+/* The struct of which `pointer` is the `member`: requests, questions and patterns are members of
+ * larger structs. */
 #define FROM(type, member, pointer) ((type *)(void *)((char *)(pointer)-offsetof(type, member)))
 
 struct io;

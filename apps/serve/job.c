@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What all jobs have: memory in turn, operations, files' reads and writes, an answer. */
+/* The common part of all jobs: memory in turn, operations, files' reads and writes, an answer. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>

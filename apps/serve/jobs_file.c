@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is read from an open file, or written to one, or done with all of it. */
+/* Jobs that read an open file, write one, or do something with all of it. */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -50,7 +50,7 @@ static void serve_jobs_file_fail_write(struct job *job, int code)
   serve_job_refuse(job, code, "%s", why);
 }
 
-/* What is written where it was summed already makes that sum one of something else. */
+/* Notes a write to a range that was summed already: the sum is no longer the file's. */
 static void serve_jobs_file_note_written(struct job *job)
 {
   job->file->rewritten |= job->asked.offset < job->file->summed;

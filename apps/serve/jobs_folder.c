@@ -65,7 +65,7 @@ static bool serve_jobs_folder_size_is_legal(struct job *job)
   return false;
 }
 
-/* What of --overwrite is missing. */
+/* Refuses to replace a file, and says whose --overwrite is missing. */
 static void serve_jobs_folder_refuse(struct job *job)
 {
   bool client = (job->asked.flags & SERVE_FLAG_OVERWRITE) != 0;

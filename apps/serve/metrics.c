@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What `penstock serve` has done, as metrics. */
+/* Metrics of `penstock serve`. */
 #include "metrics/server.h"
 #include "metrics/streams.h"
 #include "server.h"

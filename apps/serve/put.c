@@ -94,7 +94,7 @@ static void serve_put_commit(struct transfer *t)
     serve_transfer_ask(t, SERVE_COMMIT, SERVE_DONE, serve_put_committed);
 }
 
-/* What has the name at the server, where it was not created. */
+/* Handles the server's answer to opening the file that already has the name there. */
 static void serve_put_opened(struct serve_pending *pending, const struct serve_message *answer)
 {
   struct transfer *t = FROM(struct transfer, pending, pending);

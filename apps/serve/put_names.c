@@ -14,7 +14,7 @@
 #include "root.h"
 #include "wire.h"
 
-/* What was named that an entry lies in. */
+/* Returns the named argument that an entry lies in. */
 static const FTSENT *serve_put_names_start_of(const FTSENT *entry)
 {
   while (entry->fts_level > FTS_ROOTLEVEL)
@@ -22,8 +22,8 @@ static const FTSENT *serve_put_names_start_of(const FTSENT *entry)
   return entry;
 }
 
-/* What of an entry's path its name at the server does not have: all before the last part
- * of what was named; of "." and ".." that part too. */
+/* Returns the length of the part of an entry's path that its name at the server does not have: all
+ * before the last part of the named argument; of "." and ".." that part too. */
 static size_t serve_put_names_stripped(const FTSENT *entry)
 {
   const FTSENT *start = serve_put_names_start_of(entry);

@@ -88,7 +88,7 @@ static void serve_request_fail(struct request *r, int rc, const char *format, ..
   va_start(args, format);
   vsnprintf(what, sizeof(what), format, args);
   va_end(args);
-  /* What begins with an option has its place. */
+  /* An error whose text begins with an option has its place already. */
   app_log_fail(&r->error, PST_EXIT_FAILED, rc, "%s%s",
                strncmp(what, "--", 2) == 0 ? "" : "request: ", what);
 }
@@ -302,7 +302,7 @@ static struct json_object *serve_request_json(const struct request *r)
   return object;
 }
 
-/* What was asked for, which no thread changes. */
+/* Adds the request's parameters, which no thread changes, to the result of an interrupted run. */
 static void serve_request_add_interrupted(void *context, struct json_object *result)
 {
   const struct request *r = context;

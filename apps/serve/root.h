@@ -55,9 +55,9 @@ struct root_data {
   uint64_t begin, end;
 };
 
-/* What lies at an offset of a file: a hole (*hole), or data. Holes of less than 64 KiB
- * count as data. Returns for how many bytes: of data, at most `length`; of a hole, up to
- * its end, at most to `size`. -ESTALE: the file ends at or before the offset. */
+/* Finds the extent at an offset of a file: a hole (*hole), or data. Holes of less than 64
+ * KiB count as data. Returns its bytes: of data, at most `length`; of a hole, up to its
+ * end, at most to `size`. -ESTALE: the file ends at or before the offset. */
 int64_t serve_root_extent(int fd, uint64_t offset, uint64_t length, uint64_t size,
                           struct root_data *known, bool *hole);
 

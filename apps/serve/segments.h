@@ -28,7 +28,7 @@ void serve_move_plan(uint64_t length, uint32_t pieces, struct move_plan *plan);
 /* Segment `number`: [*offset, *offset + *length) of the whole. False: there is none. */
 bool serve_move_segment(const struct move_plan *plan, uint64_t number, uint64_t *offset,
                         uint64_t *length);
-/* What fills it: a number for pst_area_fill() and pst_area_verify(). */
+/* Returns the pattern that fills a segment: a number for pst_area_fill() and pst_area_verify(). */
 uint64_t serve_move_pattern(const struct move_plan *plan, uint64_t iteration, uint64_t number);
 
 /* Its owner's, from serve_patterns_begin() until `ended`. */

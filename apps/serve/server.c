@@ -225,7 +225,7 @@ int serve_server_run(struct server *server, int event_fd)
 
 /* ---- The end --------------------------------------------------------------------------- */
 
-/* What is under way with clients, and their files, ends first. */
+/* Ends what is under way with clients, and closes their files. */
 static void serve_server_part_with_all(struct server *server)
 {
   uint64_t deadline = app_now_ns() + LEAVE_NS;

@@ -80,7 +80,7 @@ struct open_file {
   struct root_data data;
   struct partial_file part; /* to write */
   struct extents extents;
-  /* What CHECKs have summed with SERVE_FLAG_ON: [0, summed), or are summing. */
+  /* Digest of the bytes that CHECKs have summed with SERVE_FLAG_ON: [0, summed), or are summing. */
   struct digest_sha256 *sum;
   uint64_t summed;
   bool summing;

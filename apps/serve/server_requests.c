@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a client asks for, and whether it may. */
+/* Requests of a client, and whether it may make them. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What `serve` and its clients say to each other, one message of the node's each.
+ * Messages between `serve` and its clients, each one message of the node.
  *
  * A message is one CBOR map (RFC 8949) of integer keys in ascending order, definite
  * lengths only. Unknown keys are skipped, so that a minor version may add some. In HELLO and
@@ -168,7 +168,8 @@ int serve_path_check(const uint8_t *bytes, size_t length, char *name, const char
 /* The same for one part of a name: no '/'. */
 int serve_path_check_part(const uint8_t *bytes, size_t length, char *name, const char **why);
 
-/* What a transfer that is under way, or was interrupted, writes to. */
+/* Returns whether a name is that of a part, which a transfer under way, or interrupted, writes
+ * to. */
 bool serve_path_is_part(const uint8_t *bytes, size_t length);
 /* Bytes of the control character at the head: ASCII's, or U+0080 to U+009F as UTF-8. 0: none. A
  * name is bytes, so what else is no UTF-8, or turns the direction of writing, is legal. */

@@ -37,7 +37,7 @@ static int machine_order_cpus(const void *a, const void *b)
   return ((const struct topo_cpu *)a)->number - ((const struct topo_cpu *)b)->number;
 }
 
-/* What NVML knows of the GPUs, and the GPU that a system on chip has beside its CPU. */
+/* Reads the GPUs that NVML knows, and the GPU that a system on chip has beside its CPU. */
 static int machine_read_gpus(struct host *host, struct topo_machine *machine)
 {
   struct host_pcis pcis = {0};

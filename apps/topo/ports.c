@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the kernel says of each port, and the ports that are no PCI devices. */
+/* Reads the kernel's view of each port, and the ports that are no PCI devices. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -143,7 +143,7 @@ static int ports_add_address(struct topo_adapter *adapter, const char *text)
   return 0;
 }
 
-/* What netlink says, and the files did not. */
+/* Reads by netlink what the files do not have. */
 static int ports_read_link(const struct host_network *network, const struct host_link *link,
                            struct topo_adapter *adapter)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the kernel says of each port: speed, MTU, addresses, neighbours. */
+/* The kernel's view of each port: speed, MTU, addresses, neighbours. */
 #ifndef APP_TOPO_PORTS_H
 #define APP_TOPO_PORTS_H
 

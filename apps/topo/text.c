@@ -222,7 +222,8 @@ static void text_print_all(const struct topo_machine *machine, FILE *to)
     text_print_ports(machine, to);
 }
 
-/* What a driver or a recording has written cannot steer a terminal. */
+/* Shows the machine as text; control characters from a driver or a recording are removed, since
+ * they could steer a terminal. */
 void topo_show_text(const struct topo_machine *machine, FILE *to)
 {
   char *text = NULL;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What hwloc knows of a machine: nodes, CPUs, and the devices of the PCI tree. */
+/* The machine as hwloc knows it: nodes, CPUs, and the devices of the PCI tree. */
 #ifndef APP_TOPO_TREE_H
 #define APP_TOPO_TREE_H
 
