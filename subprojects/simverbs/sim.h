@@ -158,7 +158,7 @@ struct sim_srq {
 
 enum sim_qp_kind { SIM_RC = 1, SIM_UC, SIM_UD, SIM_DCI, SIM_DCT };
 
-/* What mlx5dv_create_qp adds to the attributes. */
+/* Attributes that mlx5dv_create_qp adds. */
 struct sim_qp_dv {
   enum sim_qp_kind kind; /* SIM_DCI or SIM_DCT; 0: as qp_type says */
   bool no_scatter;       /* MLX5DV_QP_CREATE_DISABLE_SCATTER_TO_CQE */
@@ -240,8 +240,9 @@ int sim_devices(struct sim_device *const **devices, unsigned *count);
 struct sim_context *sim_context_open(struct sim_device *device);
 /* A command of the firmware's takes its time: its caller sleeps meanwhile, as in the kernel. */
 void sim_command(struct ibv_context *context);
-/* What is still alive goes with it, as the kernel does it, and the log says so: the handles are
- * the program's mistake, but peers see nothing of what is gone. */
+/* Closes a context. Objects that are still alive are destroyed with it, as by the kernel, and the
+ * log says so: the handles are the program's mistake, but peers see nothing of objects that are
+ * gone. */
 int sim_context_close(struct sim_context *context);
 
 int sim_query_device(struct sim_context *context, struct ibv_device_attr_ex *attr);

@@ -103,7 +103,7 @@ void rdma_freeaddrinfo(struct rdma_addrinfo *res)
 
 /* ---- endpoints ---- */
 
-/* What a request's queue pair is to be, once there is one. */
+/* Binds a passive identifier, and keeps the attributes for the queue pair of a later request. */
 static int cm_addrinfo_make_passive(struct rdma_cm_id *id, const struct rdma_addrinfo *res,
                                     struct ibv_pd *pd, const struct ibv_qp_init_attr *attr)
 {

@@ -148,7 +148,7 @@ void cm_wake(void);
 void cm_watch(int fd, const struct cm_id *id);
 /* Sends id->out, now or when there is a path. */
 void cm_send(struct cm_id *id);
-/* What a message of that kind says of this end. */
+/* Returns a message of that kind, with this end's fields filled in. */
 struct cm_message *cm_out(struct cm_id *id, enum cm_kind kind);
 void cm_due(struct cm_id *id, enum cm_timer timer, uint64_t in_ns);
 void cm_resolved(struct cm_id *id);

@@ -65,7 +65,7 @@ void cm_tell(struct cm_id *id, enum rdma_cm_event_type type, int status,
   event->event.status = status;
   event->of = type == RDMA_CM_EVENT_CONNECT_REQUEST ? id->listener : id;
   if (message) {
-    /* What the peer asks for at its end is what this end may have, and the other way round. */
+    /* The peer's requested resources are the limits of this end, and the other way round. */
     event->event.param.conn = (struct rdma_conn_param){
         .private_data = event->data,
         .private_data_len = cm_events_data_bytes(message->kind),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the real librdmacm exports and this one refuses: multicast, ECE, and
- * sockets over RDMA. */
+/* Calls that the real librdmacm exports and this one refuses: multicast, ECE, and sockets over
+ * RDMA. */
 #include "front/refused.h"
 
 #include <stddef.h>

@@ -156,7 +156,8 @@ static bool sim_attempt_sizes_agree(const struct fab_qp *to, uint32_t length, ui
   return length <= 128u << mtu ? length <= 128u << to->path_mtu : mtu == to->path_mtu;
 }
 
-/* What the target's port makes of a packet before any answer: FAB_COUNTERS if it takes it. */
+/* Returns the counter of the target's port for a packet that it drops before any answer;
+ * FAB_COUNTERS if it takes it. */
 static enum fab_counter sim_attempt_refused(struct sim_qp *qp, const struct sim_message *message,
                                             const struct fab_qp *to)
 {

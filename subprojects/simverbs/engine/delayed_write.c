@@ -36,7 +36,7 @@ void sim_delayed_write_place(struct sim_qp *qp)
   if (!late)
     return;
   qp->sq->delayed_write = NULL;
-  /* What was deregistered meanwhile is not written to. */
+  /* Memory that was deregistered meanwhile is not written to. */
   if (!sim_remote(&late->view, late->rkey, late->remote_addr, late->length, IBV_ACCESS_REMOTE_WRITE,
                   &mr, &bytes)) {
     struct sim_runs from = {.count = 1, .run = {{fab_slot, (uintptr_t)late->bytes, late->length}}};

@@ -179,7 +179,7 @@ uint32_t sim_syndrome(enum ibv_wc_status status);
 void sim_qp_fail(struct fab_qp *qp);
 /* It takes no more completions; its owner hears of it and fails the queue pairs that use it. */
 void sim_cq_fail(struct fab_cq *cq);
-/* What a dead holder of the QP's lock left behind. */
+/* Completes what a dead holder of the QP's lock left unfinished. */
 void sim_qp_repair(struct fab_qp *qp);
 /* Repairs the lock of a shared queue. */
 void sim_srq_repair(struct fab_srq *srq);

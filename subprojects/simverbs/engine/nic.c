@@ -82,7 +82,7 @@ static uint64_t sim_nic_serve_qp(struct sim_qp *qp)
   return wake;
 }
 
-/* What the port was made to tell of. */
+/* Reports the events that a fault has made the port raise. */
 static void sim_nic_serve_told(struct sim_context *context, unsigned p)
 {
   const struct fab_port *port = &fab->device[context->device->number].ports[p];

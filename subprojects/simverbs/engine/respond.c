@@ -40,7 +40,7 @@ static struct sim_outcome sim_respond_refuse(struct fab_qp *to, enum ibv_wc_stat
   return sim_error(status);
 }
 
-/* What went wrong with the memory on the way. */
+/* Returns the outcome of an error of the memory on the way. */
 static struct sim_outcome sim_respond_broken(struct fab_qp *to, int error)
 {
   if (error == ESRCH)
@@ -135,7 +135,7 @@ static uint8_t sim_respond_level_of(const struct fab_qp *to, const struct sim_me
   return memcmp(gid->gid.raw, mapped, sizeof(mapped)) == 0 ? 8 | 2 : 8 | 1;
 }
 
-/* What goes with a completion. */
+/* Members of a completion: how many parts were scattered, and where. */
 struct scattered {
   uint32_t parts;
   struct sim_scatter now;

@@ -46,7 +46,7 @@ enum {
   FAB_NO_ROUTE = 255,
 };
 
-/* What a port or the fabric counts; names in fab_counter_names. */
+/* Counters of a port or of the fabric; fab_counter_names has their names. */
 enum fab_counter {
   FAB_TX_MESSAGES,
   FAB_RX_MESSAGES,
@@ -116,8 +116,8 @@ struct fab_caps {
   uint32_t ece;             /* options of mlx5; 0: it has none */
   uint32_t command_us;      /* that a command of the firmware's takes; 0: none */
   uint8_t atomic_cap; /* enum ibv_atomic_cap; NONE: atomics are refused, here and by who is asked */
-  /* What is made of the sizes asked for: those of a queue pair and of a shared receive queue are
-   * rounded up to powers of two; and never more than these are given, whatever was asked for. */
+  /* Rules for requested sizes: those of a queue pair and of a shared receive queue are rounded up
+   * to powers of two; and never more than these are given, whatever was asked for. */
   uint8_t rounds_up;
   uint32_t gives_sends, gives_receives, gives_pieces, gives_inline, gives_shared, gives_cqe;
 };

@@ -71,7 +71,7 @@ static void fab_fault_tell(struct fab_port *port, int event)
   atomic_fetch_add(&port->told[event], 1);
 }
 
-/* What is asked of it is there before the event is. */
+/* Changes the port's attributes, before the event that reports them. */
 static void fab_fault_change(struct fab_port *port, const struct fab_fault *to)
 {
   if (to->mtu)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the simulator tells whoever debugs on it, and never the program. */
+/* Messages for people who debug on the simulator, which the program never sees. */
 #include "fabric.h"
 
 #include <stdarg.h>

@@ -60,7 +60,7 @@ static void fab_map_unmap(void)
   fab_slot = UINT32_MAX;
 }
 
-/* What every process writes to without asking: all but the tables of objects. */
+/* Backs the memory that every process writes to without asking: all but the tables of objects. */
 static bool fab_map_back_header(void)
 {
   size_t pages = sizeof(fab->page_owner);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a process leaves behind when it ends: its peers see what hardware would show, a queue pair
+/* Cleans up after a process that has ended: its peers see what hardware would show, a queue pair
  * that answers nothing and keys that are gone. */
 #include "fabric.h"
 

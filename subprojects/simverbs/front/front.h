@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the files of front/ (and mlx5/) share: each fills in the function pointers of one kind of
-// object, so that verbs.h's inline functions lead here.
+// Declarations that the files of front/ (and mlx5/) share: each fills in the function pointers of
+// one kind of object, so that verbs.h's inline functions lead here.
 #ifndef SIM_FRONT_H
 #define SIM_FRONT_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What verbs.h asks the device by the context's own table. An entry that is NULL is refused by
+/* Operations of the context's own table that are refused. An entry that is NULL is refused by
  * verbs.h itself, without a word: these say what was asked for. */
 #include "front.h"
 #include "refused.h"

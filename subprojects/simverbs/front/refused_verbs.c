@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the real libibverbs exports and this one refuses. tests in judges/ hold the two lists of
-// exports against each other.
+// Calls that the real libibverbs exports and this one refuses. tests in judges/ hold the two lists
+// of exports against each other.
 #include "refused.h"
 
 #include <stddef.h>

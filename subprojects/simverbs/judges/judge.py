@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the judges share: programs that we did not write, run unmodified on the simulated device.
+"""The common part of the judges: programs that we did not write, run unmodified on the simulated device.
 
 A judge is itself run by penstock-simverbs, so that what it starts finds the simulated libraries
 and one fabric. Where a program is not installed, its cases are skipped and name the package.
@@ -19,7 +19,7 @@ INFINIBAND = "mlx5_1"
 
 
 def sanitizer_runtime():
-    """What an unsanitized program needs to load a sanitized library."""
+    """Returns the environment that an unsanitized program needs to load a sanitized library."""
     if not SANITIZED:
         return {}
     names = [subprocess.run([os.environ.get("CC", "gcc"), f"-print-file-name={name}"], capture_output=True,

@@ -44,7 +44,7 @@ def needs(path):
 
 
 def answers(path):
-    """What the library at path answers, asked in a process of its own."""
+    """Returns the answers of the library at path, asked in a process of its own."""
     code = ("import ctypes, json, sys\n"
             "words, numbers = json.loads(sys.argv[2])\n"
             "library = ctypes.CDLL(sys.argv[1])\n"
@@ -111,7 +111,7 @@ class Exports(unittest.TestCase):
 
 
 class Refusals(unittest.TestCase):
-    """What is not simulated says so, each in its own way."""
+    """Calls that are not simulated say so, each in its own way."""
 
     def call(self, name, kind, *arguments):
         """The answer and errno, asked in a process that loads a sanitizer first where need be."""

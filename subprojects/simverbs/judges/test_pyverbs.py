@@ -136,7 +136,7 @@ def read_list(path):
 
 
 def judge(outcomes, rules):
-    """What goes otherwise than the list says, a line each."""
+    """Returns the outcomes that differ from the list, a line each."""
     wrong = []
     for test, (outcome, detail) in outcomes.items():
         rule = next((rule for rule in rules if fnmatch.fnmatchcase(test, rule[0])), None)

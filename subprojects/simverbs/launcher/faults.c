@@ -33,7 +33,7 @@ enum { LID_MAX = 0xbfff };
 #define WHEN (BIT(DO) | BIT(AFTER) | BIT(AT))
 #define WHICH (WHEN | BIT(COUNT) | BIT(SHARE) | BIT(FOR))
 
-/* What there is: its keys, and those of them that it needs. */
+/* Kinds of faults: the keys that each has, and those of them that it needs. */
 static const struct kind {
   uint32_t kind;
   uint32_t keys, needs;
@@ -92,7 +92,7 @@ static const char *const error_words[] = {"ENOMEM",     "EINVAL", "EFAULT", "EPE
 static const int errors[] = {ENOMEM, EINVAL, EFAULT,     EPERM,  EACCES, EAGAIN,
                              EBUSY,  EIO,    EOPNOTSUPP, ENOSPC, ENODEV};
 
-/* What ports and queue pairs tell of. */
+/* Events that ports and queue pairs can raise. */
 static const char *const event_words[] = {
     "path-mig",  "path-mig-err",      "comm-est",   "sq-drained", "lid-change", "pkey-change",
     "sm-change", "client-reregister", "gid-change", "unknown",    NULL};
@@ -319,7 +319,7 @@ static bool faults_fit_event(struct describe *d, const struct taken *taken, stru
   return true;
 }
 
-/* What a port is given: of Ethernet RoCE v2. */
+/* Checks that a change of a port fits it, and takes the values over; Ethernet has RoCE v2. */
 static bool faults_fit_port(struct describe *d, const struct taken *taken, struct fab_fault *fault)
 {
   if (fault->kind != FAB_FAULT_PORT_SET)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is wrong with a description: collected, sorted by line, and reported together. */
+/* Findings about a description: collected, sorted by line, and reported together. */
 #ifndef FINDINGS_H
 #define FINDINGS_H
 

@@ -13,7 +13,7 @@ struct key {
   bool required;
 };
 
-/* What was written under a key. */
+/* The value that was written under a key. */
 struct taken {
   const struct node *node; /* NULL: nothing */
   const char *text;

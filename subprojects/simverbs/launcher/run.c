@@ -104,7 +104,8 @@ static void run_become(char *const argv[], const sigset_t *mask, pid_t launcher)
   _exit(error == ENOENT ? LAUNCH_NOT_FOUND : LAUNCH_CANNOT_RUN);
 }
 
-/* What came from the terminal has come to the whole process group, the command included. */
+/* Returns whether a signal was sent to this process alone: one from the terminal reaches the whole
+ * process group, the command included. */
 static bool run_came_to_us_alone(const siginfo_t *info)
 {
   return info->si_code == SI_USER || info->si_code == SI_QUEUE || info->si_code == SI_TKILL;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a fabric is, in lines for people, and its counters, in lines for scripts too. */
+/* Shows a fabric in lines for people, and its counters, in lines for scripts too. */
 #include "launcher.h"
 
 #include <arpa/inet.h>
@@ -151,7 +151,8 @@ static void show_port_counters(uint32_t d, unsigned p)
            (unsigned long long)device->ports[p].counters[i]);
 }
 
-/* What ports move is counted by them alone, off the path of every message. */
+/* Returns the total of a counter; only ports count messages and bytes, off the path of every
+ * message. */
 static unsigned long long show_total(unsigned counter)
 {
   unsigned long long sum = 0;

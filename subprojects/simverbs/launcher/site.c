@@ -156,7 +156,7 @@ static int site_make(const char *path, struct describe_options *options, struct 
   return 0;
 }
 
-/* What a fabric that is there already cannot be given any more. */
+/* Refuses options that a fabric which exists already cannot be given any more. */
 static int site_check_joined(const struct describe_options *options)
 {
   if (options->path && options->hash != fab->description) {

@@ -12,7 +12,7 @@ struct tree_block {
   max_align_t data[];
 };
 
-/* What a description is read by. */
+/* State of reading a description. */
 struct reader {
   struct tree *tree;
   struct findings *findings;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the real libmlx5 exports and this one refuses: direct access to queues and doorbells, flow
-// steering, firmware commands, cryptography, schedulers. A test holds the two lists of exports
+// Calls that the real libmlx5 exports and this one refuses: direct access to queues and doorbells,
+// flow steering, firmware commands, cryptography, schedulers. A test holds the two lists of exports
 // against each other.
 #include "../front/refused.h"
 

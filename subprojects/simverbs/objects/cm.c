@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the simulated librdmacm asks of the fabric: addresses, ways, time. */
+/* Services of the fabric for the simulated librdmacm: addresses, routes, time. */
 #include "engine/engine.h"
 
 #include <errno.h>

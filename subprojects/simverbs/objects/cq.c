@@ -230,7 +230,7 @@ static void sim_cq_leave(struct sim_cq *cq)
     atomic_store(&cq->in_use, false);
 }
 
-/* What a completion that was polled gives back: room in the queue that its request had. */
+/* Gives back the place of a completed request in its queue. */
 static void sim_cq_give_back(const struct sim_cqe *cqe)
 {
   struct fab_qp *qp = fab_qp_of(cqe->qp_num);

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the objects of this process share with each other and with the engine. */
+/* Declarations that the objects of this process share with each other and with the engine. */
 #ifndef OBJECTS_H
 #define OBJECTS_H
 
 #include "fabric/fabric.h"
 #include "list.h"
 
-/* What this process has. The NIC thread goes through it under the lock, and takes a send queue's
- * lock only by trying: a program may hold that one between ibv_wr_start and ibv_wr_complete. */
+/* Objects of this process. The NIC thread goes through them under the lock, and takes a send
+ * queue's lock only by trying: a program may hold a send queue's lock between ibv_wr_start and
+ * ibv_wr_complete. */
 struct sim_self {
   pthread_mutex_t lock;
   struct sim_list contexts, qps, cqs, srqs;
@@ -82,8 +83,8 @@ int sim_modify_check(const struct sim_qp *qp, enum ibv_qp_state from, enum ibv_q
                      const struct ibv_qp_attr *attr, int mask);
 /* EINVAL, or ENODATA for a GID index that is empty. */
 int sim_ah_check(struct ibv_context *context, const struct ibv_ah_attr *attr);
-/* What the kernel does above any RoCE NIC, before that is asked: EINVAL for an address of another
- * family than the source's, ETIMEDOUT for one that nobody answers to. */
+/* Resolves an address as the kernel does above any RoCE NIC, before it asks the NIC: EINVAL for an
+ * address of another family than the source's, ETIMEDOUT for one that nobody answers to. */
 int sim_ah_resolve(struct ibv_context *context, const struct ibv_ah_attr *attr);
 
 /* Takes a window off its region. */

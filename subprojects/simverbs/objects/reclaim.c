@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a program leaves alive when it closes its device: the kernel destroys it then, in the order
- * in which one object uses the other. Domains, address handles and channels are of no consequence
- * to anybody else and end with the process. */
+/* Destroys the objects that a program leaves alive when it closes its device, as the kernel does,
+ * in the order in which one object uses the other. Domains, address handles and channels affect no
+ * other process and end with this one. */
 #include "engine/engine.h"
 
 #include <stdlib.h>

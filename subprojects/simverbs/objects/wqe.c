@@ -27,7 +27,8 @@ static uint32_t sim_wqe_round_up(uint32_t n, uint32_t to)
   return (n + to - 1) / to * to;
 }
 
-/* What a plain ibv_create_qp is taken to need: all of its transport's. */
+/* Returns the operations that a queue pair of a plain ibv_create_qp is taken to need: all of its
+ * transport's. */
 static uint64_t sim_wqe_all_ops(enum sim_qp_kind kind)
 {
   return kind == SIM_UD ? IBV_QP_EX_WITH_SEND : UINT64_MAX;

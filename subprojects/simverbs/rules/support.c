@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tests of rules share: devices, ends, queue pairs. */
+/* Devices, ends and queue pairs for the tests of rules. */
 #include "support.h"
 
 #include <poll.h>

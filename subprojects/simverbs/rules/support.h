@@ -30,7 +30,7 @@ struct end {
   uint8_t *bytes;
 };
 
-/* What a test may ask for other than the usual, before pair_open. */
+/* Settings of a pair, which a test may change before pair_open. */
 struct wish {
   const char *device; /* NULL: the first */
   enum ibv_qp_type type;

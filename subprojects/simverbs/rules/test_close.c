@@ -8,7 +8,8 @@ static void test_objects_go_with_the_device(void **state)
 {
   (void)state;
   struct wish wish = usual();
-  /* What it forgets stays in reach of a leak checker: it is the very thing to be tested. */
+  /* Static, so that objects which the test forgets stay in reach of a leak checker: forgetting them
+   * is the test. */
   static struct pair theirs;
   struct pair ours;
   pair_make(&ours, &wish);

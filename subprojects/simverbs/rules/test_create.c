@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a device has no room for is refused when it is asked for. */
+/* A request that a device has no room for is refused when it is made. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/mman.h>
@@ -170,7 +170,7 @@ static void test_address_handles(void **state)
   pair_close(&pair);
 }
 
-/* What stderr has had since. */
+/* Checks the one line that stderr has had since the last check. */
 static void heard(int log, const char *what)
 {
   char text[512] = "", wanted[128];

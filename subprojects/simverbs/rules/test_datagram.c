@@ -64,7 +64,7 @@ static void test_key_and_no_receive(void **state)
   pair_close(&pair);
 }
 
-/* What ConnectX says in the place of a service level: UDP (8), and IPv6 (1), IPv4 (2) or a GRH. */
+/* ConnectX reports in the place of a service level: UDP (8), and IPv6 (1), IPv4 (2) or a GRH. */
 static void test_what_a_datagram_came_in(void **state)
 {
   (void)state;

@@ -179,7 +179,7 @@ static void test_everything_is_flushed_in_error(void **state)
   modify(pair.b.qp, &attr, IBV_QP_STATE);
   expect_wc(pair.b.cq, 5, IBV_WC_WR_FLUSH_ERR);
   expect_wc(pair.b.cq, 6, IBV_WC_WR_FLUSH_ERR);
-  /* What is posted later, too, signalled or not. */
+  /* Requests that are posted later are flushed, too, signalled or not. */
   assert_int_equal(post_recv(&pair.b, 7, 8), 0);
   expect_wc(pair.b.cq, 7, IBV_WC_WR_FLUSH_ERR);
   struct ibv_send_wr wr = request(&pair, IBV_WR_RDMA_WRITE, &sge, 8);

@@ -125,7 +125,7 @@ static void test_posted_in_time(void **state)
   pair_close(&pair);
 }
 
-/* What comes first goes first, whatever it waits for. */
+/* Messages are received in order, whatever they wait for. */
 static void test_order_is_kept_while_waiting(void **state)
 {
   (void)state;

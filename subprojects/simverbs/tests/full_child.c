@@ -64,7 +64,7 @@ int main(int argc, char **argv)
   assert_null(ibv_create_cq(context, 1000, NULL, NULL, 0));
   assert_int_equal(errno, ENOMEM);
 
-  /* What was given back is given again; with room, so is more. */
+  /* A place that was given back is given again; once there is room, so are more. */
   assert_true(some_mrs > 0);
   assert_int_equal(ibv_dereg_mr(mrs[some_mrs - 1]), 0);
   assert_int_equal(regions(pd, bytes, mrs + some_mrs - 1), 1);

@@ -335,7 +335,8 @@ static void reports_that_nobody_listens(void **state)
   close_both(&both);
 }
 
-/* What the program has not taken goes with the listener; a request beyond the backlog at once. */
+/* Requests that the program has not taken are refused when the listener goes; a request beyond the
+ * backlog is refused at once. */
 static void refuses_what_waits(void **state)
 {
   (void)state;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a DC initiator sees of a wrong access key, of a router, of a GID of the other type and of
- * an MTU that does not fit: the same, and counted apart. On paths.yaml. */
+/* A DC initiator sees the same of a wrong access key, a router, a GID of the other type and an MTU
+ * that does not fit; each is counted apart. On paths.yaml. */
 #include "rig.h"
 
 #include <infiniband/mlx5dv.h>
@@ -16,7 +16,7 @@ struct dc {
   struct ibv_ah *ah;
 };
 
-/* What differs from an initiator and a target that understand each other. */
+/* Differences from an initiator and a target that understand each other. */
 struct how {
   const char *to;
   uint64_t key;      /* 0: the right one */

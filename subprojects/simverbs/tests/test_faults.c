@@ -46,7 +46,7 @@ static void all_are_dropped(void **state)
   struct ibv_wc first = rig_wait(&rig.a);
   assert_int_equal(first.wr_id, 1);
   assert_int_equal(first.status, IBV_WC_RETRY_EXC_ERR);
-  /* What was posted behind it, and what waits for messages, is flushed. */
+  /* Requests posted behind the failed one, and receives that wait, are flushed. */
   uint64_t flushed = 0;
   for (int i = 0; i < 2; i++) {
     struct ibv_wc wc = rig_wait(&rig.a);
@@ -306,7 +306,7 @@ static void port_reports_events(void **state)
   rig_close(&rig);
 }
 
-/* What is asked of the port has changed when the event comes, and the old address is nobody's. */
+/* When the event comes, the port's attributes have changed, and its old address reaches nobody. */
 static void port_has_another_address(void **state)
 {
   (void)state;

@@ -27,7 +27,7 @@ static void send_all(struct rig_end *end, unsigned number)
   }
 }
 
-/* What is not posted yet is waited for by the sender: RNR. */
+/* Receives all messages, in order; the sender waits for receives that are not posted yet: RNR. */
 static void receive_all(struct rig_end *end, unsigned number)
 {
   static unsigned char expected[BYTES];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the way through a fabric lets pass. Whatever is lost is lost alike, as on a wire: the
- * sender's retries run out; only the simulator's counters tell why. Runs on paths.yaml. */
+/* Which packets the paths through a fabric let pass. Whatever is lost is lost alike, as on a wire:
+ * the sender's retries run out; only the simulator's counters tell why. Runs on paths.yaml. */
 #include "rig.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What two processes do that see a third one dead at the same time: the second of them finds a
- * new process in its slot, and takes nothing away. */
+/* Two processes see a third one dead at the same time: the second of them finds a new process in
+ * its slot, and takes nothing away. */
 #include "fabric/fabric.h"
 
 #include <signal.h>
