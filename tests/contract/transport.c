@@ -99,15 +99,17 @@ static struct contract_variant variants[] = {
     {
         .name = "ethernet-memif-rtp",
         .options = "driver=memif,socket=@,role=server,mtu=4000,framing=rtp,vlan=7,timestamps="
-                   "software,departure=software",
+                   "software,departure=software,authenticate=true",
         .sender_options = "driver=memif,socket=@,role=client,mtu=4000,framing=rtp,vlan=7,"
-                          "timestamps=software,departure=software",
+                          "timestamps=software,departure=software,authenticate=true",
         .capabilities = ETHERNET_CAPABILITIES | PST_CAP_TIME | PST_CAP_DEPARTURE,
     },
     {
         .name = "ethernet-memif-copy",
-        .options = "driver=memif,socket=@,role=server,mtu=4000,receive=copy,family=ipv6",
-        .sender_options = "driver=memif,socket=@,role=client,mtu=4000,receive=copy,family=ipv6",
+        .options = "driver=memif,socket=@,role=server,mtu=4000,receive=copy,family=ipv6,"
+                   "authenticate=true",
+        .sender_options = "driver=memif,socket=@,role=client,mtu=4000,receive=copy,family=ipv6,"
+                          "authenticate=true",
         .capabilities = ETHERNET_CAPABILITIES,
     },
     {

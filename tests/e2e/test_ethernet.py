@@ -31,7 +31,7 @@ class Ethernet(Case):
         self.assertEqual(left, set(), RUNTIME)
         super().tearDown()
 
-    def yaml(self, transport, name="stream.yaml", address="127.0.0.1", **stream):
+    def yaml(self, transport, name="stream.yaml", address="127.0.0.1", control="insecure: true", **stream):
         stream = {
             "message": "1400 B",
             "ring": "4096",
@@ -43,7 +43,7 @@ class Ethernet(Case):
         return self.write(
             name,
             "penstock: 1\n"
-            f'control: {{address: "{address}:{self.port}", insecure: true}}\n'
+            f'control: {{address: "{address}:{self.port}", {control}}}\n'
             f"transport: {transport}\n"
             "streams:\n"
             + "".join(f"  {line}\n" for line in yaml_stream(**stream).splitlines()),
@@ -265,12 +265,12 @@ class TwoNamespaces(Ethernet):
         # A card cuts and joins what udp hands over; DPDK's af_packet takes whole frames alone.
         self.sides = [self.spaces.enter(NEAR), self.spaces.enter(FAR)]
 
-    def configs(self, plugins, driver="af_packet", **more):
+    def configs(self, plugins, driver="af_packet", authenticate="false", **more):
         made = []
         for side, plugin in zip((NEAR, FAR), plugins):
             options = {
-                "ethernet": f"{{driver: {driver}, netdev: {DEVICE[side]}}}",
-                "udp": f"{{device: {DEVICE[side]}}}",
+                "ethernet": f"{{driver: {driver}, netdev: {DEVICE[side]}, authenticate: {authenticate}}}",
+                "udp": f"{{device: {DEVICE[side]}, authenticate: {authenticate}}}",
             }[plugin]
             made.append(
                 self.yaml(
@@ -284,10 +284,21 @@ class TwoNamespaces(Ethernet):
             )
         return made
 
-    def check(self, receives, sends):
+    def check(self, receives, sends, **more):
         os.chmod(self.folder, 0o777)
-        receiving, sending = self.configs((receives, sends))
+        receiving, sending = self.configs((receives, sends), **more)
         return self.both(receiving, sending, self.sides)
+
+    def check_tags(self, receives, sends):
+        """One plugin signs what the other checks, with the key that it got by TLS."""
+        keys = self.folder / "tls"
+        self.run_program("keys", keys)
+        if os.getuid() == 0:
+            for path in (keys, *keys.iterdir()):
+                os.chown(path, 65534, 65534)
+        streams = self.check(receives, sends, authenticate="true", control=f"tls: {{psk: {keys / 'keys.psk'}}}")
+        self.assertEqual(streams[0]["receiver"]["counters"]["unauthentic"], 0, streams[0])
+        return streams
 
     def test_tap_refuses_frames_that_it_cannot_carry(self):
         try:  # a container may have the node without the kernel's module, or without the right to open it
@@ -340,7 +351,7 @@ class TwoNamespaces(Ethernet):
         self.check("ethernet", "ethernet")
 
     def test_udp_to_ethernet(self):
-        self.check("ethernet", "udp")
+        self.check_tags("ethernet", "udp")
 
     def test_pcap_says_when_messages_arrived(self):
         """libpcap's stamps are microseconds: their sum is the time that the stream took, of one order.
@@ -352,7 +363,7 @@ class TwoNamespaces(Ethernet):
         self.assertTrue(0.1 < times["count"] * times["mean"] / 1e9 / streams[0]["seconds"] < 10, streams[0])
 
     def test_ethernet_to_udp(self):
-        streams = self.check("udp", "ethernet")
+        streams = self.check_tags("udp", "ethernet")
         self.assertEqual(streams[1]["via"], "af_packet, reference")
 
 

@@ -24,6 +24,7 @@ static uint32_t eth_assign_headers_before(const struct pst_endpoint *endpoint, b
   const struct pst_device *device = endpoint->worker->device;
 
   return dg_header_bytes(device->dg.framing, has_nonce) +
+         (device->dg.authenticates ? DG_TAG_BYTES : 0) +
          (endpoint->dg.family == AF_INET ? ETH_HEADER_MIN : 62u) +
          (device->port->vlan == ETH_UNTAGGED ? 0 : 4u);
 }

@@ -15,11 +15,7 @@
 #define ETH_MTU_MIN 576u
 #define ETH_MTU_MAX 65535u
 #define ETH_SLOTS_MAX (1u << 20) /* of a ring: an mbuf has 256 bytes */
-/* Why `authenticate` is refused. */
-#define ETH_NO_TAGS                                                                                 \
-  "this transport checks no tags: where the card splits headers from data, a tag covers a payload " \
-  "that the CPU cannot read; take transport udp at both ends, or leave it out"
-#define ETH_TEXT_MAX 512u /* bytes of a name or of arguments for DPDK, with the end */
+#define ETH_TEXT_MAX 512u        /* bytes of a name or of arguments for DPDK, with the end */
 
 /* In the order of the option's choices. */
 enum eth_driver_kind {

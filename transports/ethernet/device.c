@@ -25,9 +25,7 @@ int eth_open(const struct pst_host *host, const struct pst_open_params *params,
   made->sums = made->dg.framing == DG_FRAMING_SEQUENCE && host->option_uint(in.options, "checksum");
   made->stamps = host->option_uint(in.options, "timestamps") != 0;
   made->holds_back = host->option_uint(in.options, "departure") != 0;
-  int rc = made->dg.authenticates ? PST_REFUSE(host, -EOPNOTSUPP, "authenticate: " ETH_NO_TAGS) : 0;
-  if (rc == 0)
-    rc = eth_port_open(made, in.options, &made->port);
+  int rc = eth_port_open(made, in.options, &made->port);
   if (rc < 0) {
     free(made);
     return rc;
@@ -71,7 +69,9 @@ int eth_limits(struct pst_device *device, struct pst_limits *limits)
   out.headroom = ETH_SLOT_HEADROOM;
   out.tailroom += ETH_SLOT_MORE + eth_frame_overhead(&port->info) - 18;
   out.tailroom += (port->driver == &eth_drivers[ETH_DRIVER_AF_PACKET] ? 128 : 0);
-  out.send_headroom = port->reads_by_reference ? ETH_SEND_HEADROOM : 0;
+  out.send_headroom = port->reads_by_reference
+                          ? ETH_SEND_HEADROOM + (device->dg.authenticates ? DG_TAG_BYTES : 0)
+                          : 0;
   out.slots_max = ETH_SLOTS_MAX;
   if (port->driver->traits & ETH_IS_DMA) {
     out.ring_needs = out.send_needs = 0; /* mr_register says which memory a card reaches */
@@ -145,6 +145,7 @@ static const char *eth_device_judge_split(const struct pst_device *device, char 
       .segments_max = info->rx_seg_capa.max_nseg,
       .wants_rules = port->wants_rules && port->driver->traits & ETH_HAS_RULES,
       .wants_copy = device->receive == ETH_RECEIVE_COPY,
+      .has_tags = device->dg.authenticates,
       .queues = RTE_MIN((uint32_t)info->max_rx_queues, ETH_QUEUES_MAX)};
 
   ETH_FOR_EACH_WORKER(port, worker)
@@ -175,6 +176,7 @@ static const char *eth_device_judge_payload(const struct pst_device *device)
       .inline_min = eth_payload_inline_min(port->arguments),
       .segments_max = port->segments_max,
       .sums_bytes = device->sums,
+      .has_tags = device->dg.authenticates,
       .sums_udp = device->udp_sum == ETH_SUM_SOFTWARE,
       .offloads_udp = (port->info.tx_offload_capa & ETH_TX_SUMS) == ETH_TX_SUMS,
       .may_be_ipv6 = device->dg.family != AF_INET && eth_port_network(port, AF_INET6)};

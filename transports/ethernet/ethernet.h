@@ -67,7 +67,7 @@
  * cache lines. With a shorter one (no nonce) it lies before, but never within the headroom. */
 #define ETH_SLOT_SHIFT 64u
 #define ETH_SLOT_MORE (ETH_SLOT_SHIFT + 4u) /* limits.tailroom: the shift, and a tag */
-#define ETH_SEND_HEADROOM 96u
+#define ETH_SEND_HEADROOM 96u               /* and for a tag DG_TAG_BYTES */
 /* A payload of at most this many bytes is copied behind its header where the driver copies it
  * anyway: that costs less than a reference. */
 #define ETH_COPY_MAX 256u

@@ -271,8 +271,6 @@ static void eth_options_check(const struct pst_check *check, struct pst_facts *f
   struct dg_checked checked;
 
   dg_options_check(check, NULL, "", (uint32_t)(mtu ? mtu : ETH_MTU_MAX) - 28u, &checked, facts);
-  if (check->option_uint(check->options, "authenticate"))
-    check->report(check, "authenticate", "%s", ETH_NO_TAGS);
   eth_options_check_driver(check, driver);
   eth_options_check_words(check);
   eth_options_check_macs(check, driver);

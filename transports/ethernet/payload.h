@@ -19,6 +19,7 @@ struct eth_payload_facts {
   uint32_t inline_min;   /* bytes of each packet that its driver copies in any case */
   uint32_t segments_max; /* of a packet that it sends */
   bool sums_bytes;       /* framing `sequence` with its checksum */
+  bool has_tags;         /* the option `authenticate` */
   bool sums_udp;         /* the option `udp_checksum` is software */
   bool offloads_udp;     /* the card computes UDP's checksum */
   bool may_be_ipv6;      /* an endpoint of the device may be */

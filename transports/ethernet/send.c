@@ -17,7 +17,8 @@
 #include "port.h"
 
 #define PREFETCH 4u /* requests ahead */
-_Static_assert(ETH_CONTROL_MAX >= ETH_SEND_HEADROOM + ETH_COPY_MAX, "mbufs have room for a copy");
+_Static_assert(ETH_CONTROL_MAX >= ETH_SEND_HEADROOM + DG_TAG_BYTES + ETH_COPY_MAX,
+               "mbufs have room for a copy");
 
 struct eth_flight {
   struct rte_mbuf_ext_shared_info shared;
@@ -119,6 +120,23 @@ static uint64_t eth_send_piece_sum(const struct pst_piece *pieces, uint32_t coun
   return sum;
 }
 
+/* Writes the tag over the framing's header and the payload, which the CPU reads:
+ * eth_payload_judge(). */
+static void eth_send_sign(struct pst_endpoint *endpoint, const struct pst_piece *pieces,
+                          uint32_t count, uint8_t *framing)
+{
+  struct iovec parts[PST_CPU_PIECES_MAX];
+  uint32_t used = 0;
+
+  assert(count <= PST_CPU_PIECES_MAX); /* dg_send_check() */
+  for (uint32_t i = 0; i < count; i++)
+    if (pieces[i].length)
+      parts[used++] = (struct iovec){pst_cpu_mr_of(pieces[i].mr)->base + pieces[i].offset,
+                                     (size_t)pieces[i].length};
+  dg_tag_sign(endpoint->tx->sender.tag, framing, endpoint->dg.header_bytes - DG_TAG_BYTES, parts,
+              used);
+}
+
 /* All headers, those of the framing included, at `to`. */
 static void eth_send_write_headers(struct pst_endpoint *endpoint, const struct pst_request *request,
                                    uint64_t now_ns, uint8_t *to)
@@ -139,6 +157,8 @@ static void eth_send_write_headers(struct pst_endpoint *endpoint, const struct p
   if (header)
     dg_sender_header(&tx->sender, request->u.send.sequence, bytes,
                      request->u.send.departure_ns ? request->u.send.departure_ns : now_ns, framing);
+  if (tx->sender.tag)
+    eth_send_sign(endpoint, pieces, count, framing);
   if (tx->template.udp_checksum == ETH_CHECKSUM_SOFTWARE)
     sum = eth_send_piece_sum(pieces, count, eth_sum(framing, header, 0));
   eth_template_write(&tx->template, to, header + (uint32_t)request->arg.length, tx->identifier++,
@@ -258,7 +278,7 @@ static struct rte_mbuf *eth_send_make_unread(struct pst_endpoint *endpoint,
   const uint64_t flag = endpoint->worker->device->port->no_inline;
   struct rte_mbuf *mbuf;
 
-  assert(!endpoint->tx->sender.sums); /* eth_payload_judge() */
+  assert(!endpoint->tx->sender.sums && !endpoint->tx->sender.tag); /* eth_payload_judge() */
   assert(endpoint->tx->template.udp_checksum != ETH_CHECKSUM_SOFTWARE);
   mbuf = eth_send_make_chain(endpoint, request, now_ns, shared);
   for (struct rte_mbuf *segment = mbuf; segment; segment = segment->next)
@@ -521,6 +541,7 @@ void eth_tx_close(struct pst_endpoint *endpoint)
   if (!endpoint->tx)
     return;
   eth_peer_forget(endpoint);
+  dg_sender_close(&endpoint->tx->sender);
   free(endpoint->tx->flights);
   free(endpoint->tx);
   endpoint->tx = NULL;

@@ -14,6 +14,8 @@ const char *eth_split_judge(const struct eth_split_facts *facts, char why[ETH_SP
     return "its driver splits frames into one pool alone";
   if (facts->wants_copy)
     return "the option `receive` is copy, and the CPU cannot copy there";
+  if (facts->has_tags)
+    return "`authenticate` has the CPU compute a tag over the payload";
   if (!facts->wants_rules)
     return "the option `rules` is off, and a split needs a queue that has the ring's frames alone";
   if (facts->rings + 2 > facts->queues) {

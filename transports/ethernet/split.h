@@ -23,6 +23,7 @@ struct eth_split_facts {
   uint32_t segments_max; /* of a frame that is split */
   bool wants_rules;      /* the option `rules` */
   bool wants_copy;       /* the option `receive` */
+  bool has_tags;         /* the option `authenticate` */
   uint32_t queues;       /* of the port, to receive */
   uint32_t rings;        /* opened on the port before this one */
 };

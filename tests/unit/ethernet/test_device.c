@@ -272,6 +272,9 @@ static void what_cannot_be_is_staged_with_the_reason(void **state)
   device.sums = true;
   assert_staged("`checksum: false`");
   device.sums = false;
+  device.dg.authenticates = true;
+  assert_staged("`authenticate`");
+  device.dg.authenticates = false;
   device.udp_sum = ETH_SUM_SOFTWARE;
   assert_staged("udp_checksum");
   device.udp_sum = ETH_SUM_AUTO;

@@ -69,6 +69,9 @@ static void each_lack_has_its_reason(void **state)
   facts.sums_bytes = true;
   assert_refused(&facts, "`checksum: false`");
   facts = good;
+  facts.has_tags = true;
+  assert_refused(&facts, "`authenticate`");
+  facts = good;
   facts.sums_udp = true;
   assert_refused(&facts, "`udp_checksum: software`");
   facts = good;

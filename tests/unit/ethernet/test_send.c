@@ -300,6 +300,50 @@ static void what_has_more_pieces_than_segments_is_copied(void **state)
   assert_int_equal(sent[1].bytes, tx.template.length + LENGTH);
 }
 
+/* However a message becomes mbufs, its tag covers all of it, and is of its own number. */
+static void each_datagram_has_its_tag(void **state)
+{
+  enum { HEADER = 16, MANY = 5 };
+  static const uint8_t key[DG_TAG_KEY_BYTES] = {1};
+  static struct pst_piece pieces[4];
+  struct dg_tag *receiver;
+
+  (void)state;
+  for (uint32_t i = 0; i < sizeof(memory); i++)
+    memory[i] = (uint8_t)(i * 5 + i / 256);
+  tx.sender.framing = DG_FRAMING_SEQUENCE;
+  tx.sender.header.has_nonce = tx.sender.header.has_tag = true;
+  tx.template.udp_checksum = ETH_CHECKSUM_SOFTWARE;
+  endpoint.dg.header_bytes = HEADER + DG_TAG_BYTES;
+  assert_int_equal(dg_tag_open(key, false, &tx.sender.tag), 0);
+  assert_int_equal(dg_tag_open(key, true, &receiver), 0);
+  for (uint32_t i = 0; i < 4; i++)
+    pieces[i] = (struct pst_piece){.mr = &mr, .offset = i * STRIDE, .length = i == 1 ? 0 : 50};
+  requests[1].arg.length = ETH_COPY_MAX; /* may be a copy */
+  requests[2].flags = 0;                 /* of two segments */
+  requests[3].flags = requests[4].flags = 0;
+  requests[3].local.pieces = requests[4].local.pieces = pieces;
+  requests[3].piece_count = 3; /* of a segment each */
+  requests[4].piece_count = 4; /* a copy */
+  requests[3].offset = requests[4].offset = 0;
+  requests[3].arg.length = 100;
+  requests[4].arg.length = 150;
+  assert_int_equal(post(0, MANY), MANY);
+  for (uint32_t i = 0; i < MANY; i++) {
+    uint8_t *wire = sent[i].wire + tx.template.length;
+    const uint32_t length = (uint32_t)requests[i].arg.length;
+    assert_int_equal(sent[i].bytes, tx.template.length + endpoint.dg.header_bytes + length);
+    wire[HEADER + DG_TAG_BYTES + length - 1] ^= 1;
+    assert_int_equal(dg_tag_check(receiver, wire, HEADER, wire + HEADER + DG_TAG_BYTES, length),
+                     DG_TAG_WRONG);
+    wire[HEADER + DG_TAG_BYTES + length - 1] ^= 1;
+    assert_int_equal(dg_tag_check(receiver, wire, HEADER, wire + HEADER + DG_TAG_BYTES, length),
+                     DG_TAG_NEW);
+  }
+  dg_tag_close(receiver);
+  dg_sender_close(&tx.sender);
+}
+
 /* Flights end in any order, DONEs come in the order of the posts, though nothing more is sent. */
 static void what_the_device_holds_is_done_when_it_is_free(void **state)
 {
@@ -575,6 +619,8 @@ int main(void)
       ON(holds, what_is_small_is_copied_where_the_driver_copies),
       ON(copies, a_slot_that_others_have_is_a_segment_of_its_own),
       ON(copies, what_has_more_pieces_than_segments_is_copied),
+      ON(copies, each_datagram_has_its_tag),
+      ON(holds, each_datagram_has_its_tag),
       ON(holds, what_the_device_holds_is_done_when_it_is_free),
       ON(copies, a_full_queue_is_waited_for_and_then_given_up),
       ON(holds, a_full_queue_is_waited_for_and_then_given_up),

@@ -59,6 +59,9 @@ static void each_lack_has_its_reason(void **state)
   facts.wants_copy = true;
   assert_refused(&facts, "`receive`");
   facts = good;
+  facts.has_tags = true;
+  assert_refused(&facts, "`authenticate`");
+  facts = good;
   facts.wants_rules = false;
   assert_refused(&facts, "`rules`");
   facts = good;
