@@ -56,7 +56,7 @@ static void limits_make_sense(void **state)
   if (limits->message_max > UINT32_MAX)
     fail_msg("limits.message_max is %" PRIu64 ", but MESSAGE.length has 32 bits",
              limits->message_max);
-  contract_rule("What an opened device demands and allows.");
+  contract_rule("Limits and requirements of an opened device.");
   assert_true(limits->slots_min >= 1 && limits->slots_max >= limits->slots_min);
   assert_true(limits->workers_max >= 1 && limits->endpoints_max >= 1);
   contract_rule("May be empty.");

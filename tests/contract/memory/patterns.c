@@ -91,7 +91,7 @@ static void test_fill_is_the_pattern(void **state)
 
 static void test_what_was_filled_verifies(void **state)
 {
-  contract_rule("What verify_rows has found on a queue since queue_open()");
+  contract_rule("Writes what verify_rows has found on a queue since queue_open()");
   (void)state;
   need_pattern();
   run(contract.ops->fill_rows, SEED, payloads, COUNT);
@@ -174,7 +174,7 @@ static void test_wrong_places_are_found(void **state)
 static void test_results_are_of_reported_work(void **state)
 {
   contract_rule(
-      "What verify_rows has found on a queue since queue_open(), in batches that queue_poll() has reported.");
+      "Writes what verify_rows has found on a queue since queue_open(), in batches that queue_poll() has reported.");
   (void)state;
   need_pattern();
   uint64_t ticket = 0;

@@ -55,7 +55,8 @@ static void test_capabilities_have_their_calls(void **state)
 
 static void test_describe(void **state)
 {
-  contract_rule("What `penstock plugins`, banner and result show.");
+  contract_rule(
+      "Description of an opened memory, which `penstock plugins`, banner and result show.");
   (void)state;
   struct pst_memory_info info, brief;
   memset(&info, 0x7f, sizeof(info));
