@@ -63,8 +63,8 @@ static const struct pst_description description = {
                "device and no privilege itself",
     .needs = "a running `penstock share`, and permission to connect to its socket",
     .rung =
-        "hardware over loopback, kernel over udp, simulated over RDMA and for a GPU's memory; meson "
-        "test -C build e2e-share",
+        "hardware over loopback, with an H200's memory too; kernel over udp and soft-RoCE; simulated "
+        "for a GPU's memory over RDMA; meson test -C build e2e-share",
     .options = options,
     .option_count = sizeof(options) / sizeof(options[0]),
     .check = share_options_check,
