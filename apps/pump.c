@@ -166,8 +166,10 @@ uint32_t app_sender_step(struct app_stream *stream, uint64_t *until_ns)
   uint32_t moved = pump_sender_idle(stream);
   enum pst_state state = pst_sender_state(sender->handle);
   bool stopped = atomic_load(&stream->runner->stop);
+  /* A receiver of this process leaves with the sender's end: they meet, and end in good order. */
+  bool is_alone = stopped && state == PST_STATE_WAITING && !stream->receiver.handle;
   if (state == PST_STATE_ENDED || state == PST_STATE_FAILED || pump_source_broken(stream) ||
-      (stopped && state == PST_STATE_WAITING) || pump_drained_too_long(stream->runner, until_ns))
+      is_alone || pump_drained_too_long(stream->runner, until_ns))
     pump_sender_over(stream);
   return moved;
 }

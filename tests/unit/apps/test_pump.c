@@ -337,6 +337,22 @@ static void what_does_not_drain_in_time_is_given_up(void **state)
   assert_true(stream.sender.over);
 }
 
+/* A receiver in the process would wait for the end that this sender owes it. */
+static void a_sender_that_must_leave_before_it_is_connected(void **state)
+{
+  (void)state;
+  world.state = PST_STATE_WAITING;
+  runner.stop = true;
+  stream.receiver.handle = (struct pst_receiver *)&world;
+  send();
+  assert_int_equal(world.stopped, PST_STOP_SIGNAL);
+  send();
+  assert_false(stream.sender.over);
+  stream.receiver.handle = NULL;
+  send();
+  assert_true(stream.sender.over);
+}
+
 /* ---- Receiver -------------------------------------------------------------------------------- */
 
 static void messages_are_given_back_behind_the_sinks_fence(void **state)
@@ -447,6 +463,7 @@ int main(void)
       cmocka_unit_test_setup(a_signal_says_whether_there_was_more, begin),
       cmocka_unit_test_setup(a_duration_counts_from_the_connection, begin),
       cmocka_unit_test_setup(what_does_not_drain_in_time_is_given_up, begin),
+      cmocka_unit_test_setup(a_sender_that_must_leave_before_it_is_connected, begin),
       cmocka_unit_test_setup(messages_are_given_back_behind_the_sinks_fence, begin),
       cmocka_unit_test_setup(what_the_sink_has_no_room_for_is_offered_again, begin),
       cmocka_unit_test_setup(a_sink_that_fails_aborts_the_stream, begin),
