@@ -10,7 +10,7 @@
 
 #include "datagram.h"
 
-#define QUIET_NS 50000000u /* of no arrival, after which nothing is on its way any more */
+#define QUIET_NS 50000000u /* of no DONE or arrival, after which nothing is on its way any more */
 #define MINUTE_NS INT64_C(60000000000)
 
 /* By whatever causes the receiver's transport gives. */
@@ -152,24 +152,28 @@ static void run_through(struct run *run)
   struct contract_side *side = &run->pair->receiver;
   uint64_t deadline = contract_now_ns() + contract_deadline_ns, last = contract_now_ns();
   uint64_t seen = 0;
+  bool is_quiet = false;
   struct pst_completion message;
   uint64_t *kept = calloc(run->hold + 1, sizeof(*kept));
   uint32_t keeps = 0;
   assert_non_null(kept);
   while (run->posted < run->count || run->done < run->count ||
-         (run->delivered < run->count && contract_now_ns() - last < QUIET_NS)) {
+         (run->delivered < run->count && !is_quiet)) {
+    is_quiet = contract_now_ns() - last >= QUIET_NS; /* if this poll, too, finds nothing */
     run_post(run);
     contract_poll(side);
     while (contract_take(side, PST_COMPLETION_MESSAGE, 0, &message)) {
       run_take(run, &message);
-      last = contract_now_ns();
       if (keeps < run->hold)
         kept[keeps++] = message.u.message.token;
       else
         contract_release(side, &message);
     }
-    if (run->done + run->delivered != seen)
-      deadline = contract_now_ns() + contract_deadline_ns;
+    if (run->done + run->delivered != seen) {
+      last = contract_now_ns();
+      deadline = last + contract_deadline_ns;
+      is_quiet = false;
+    }
     seen = run->done + run->delivered;
     contract_in_time(deadline,
                      "the run to go on: %" PRIu64 " of %" PRIu64 " SENDs were DONE, %" PRIu64
