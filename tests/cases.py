@@ -91,7 +91,7 @@ def judged(folder):
 
 
 def record(folder):
-    """What is known of a program that ended: its command, how many cases passed, failed and were skipped, its
+    """Returns the record of a program that ended: its command, how many cases passed, failed and were skipped, its
     seconds by the clock and of CPUs."""
     command, _, cases = judged(folder)
     counts = {key: sum(case[0] == key for case in cases) for key in ("passed", "failed", "skipped")}

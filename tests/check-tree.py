@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What must hold of the tree as it is checked in, file by file; and how its files need each other."""
+"""Checks the tree as it is checked in, file by file; and how its files need each other."""
 import hashlib
 import pathlib
 import re
@@ -46,7 +46,7 @@ README_FORM = ["Example", "[Needs]", "[How it works]", "Options", "[Paths]", "Li
 # Subjects of the commits since this one are short.
 SUBJECTS_SINCE, SUBJECT = "7875b6365a3fad26c1a8fbe8d13ac1344428769c", 72
 
-# What no comment says: who does what stands in the sentence.
+# Beginnings and words that comments do not have: a comment names who does what.
 MANNERED = re.compile(r"(?:^\W*|[.:;] )(?:Of [a-z]|(?:Who|Whom|Whose|Whoever) [^?]*$)"
                       r"|\b(?:had again|of no matter|the above knows|[Ll]ikewise"
                       r"|(?:is|are|was|were) told|tells of)\b")  # fmt: skip
@@ -73,7 +73,7 @@ FEW = 6
 COMMANDS_OWN = {"config", "devices", "streams", "bench", "rows", "hardware", "checks", "doctor", "findings", "request", "copy", "serve",
                 "topo"}
 
-# What messages name in backquotes and is no key of a configuration: commands, values of keys, and
+# Words in backquotes in messages that are no keys of a configuration: commands, values of keys, and
 # fields of the structs that applications and the host fill.
 COMMANDS = {"dmesg", "get", "put", "read", "request", "write", "ibstat", "ibtracert", "lscpu", "ibqueryerrors", "opensm", "perfquery", "ping", "receive", "run", "sminfo"}
 VALUES = {"any", "auto", "clockid", "delta", "drop", "false", "rtp_marker", "true"}
@@ -281,7 +281,8 @@ class Tree(unittest.TestCase):
                 self.assertLessEqual(mean, MEAN_WORDS, "words a sentence in the mean")
 
     def test_readmes_of_plugins_have_one_form(self):
-        """What it is for, the same headings in one order, an example that is YAML, and the plugin's own table of options."""
+        """Checks a plugin's README: its purpose, the same headings in one order, an example that is YAML, and the
+        plugin's own table of options."""
         for family, name, path in readme_options.readmes():
             text = path.read_text()
             with self.subTest(plugin=name):

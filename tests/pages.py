@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 PAGE_SIZE = "65536"
-# What runs the same code as another test is left out.
+# Tests that run the same code as another test are left out.
 SUITES, LEFT_OUT = {"unit", "contract"}, {"deep", "same-code"}
 # The memory plugins, and a transport that registers memory, in the whole program; UCX by TCP.
 MORE = {"e2e-igpu", "e2e-verbs", "contract of ucx over tcp, failures by UCX", "ucx many peers over tcp",

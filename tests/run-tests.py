@@ -66,7 +66,8 @@ def run_meson(build, records, *arguments):
 
 
 def kept(arguments):
-    """What holds for second runs, too: patience, and the suites, of which one may be left out unless it is named."""
+    """Returns the arguments that hold for second runs, too: patience, and the suites, of which one may be left out
+    unless it is named."""
     pairs = zip(arguments, arguments[1:])
     return [word for pair in pairs if pair[0] in ("--timeout-multiplier", "--suite") for word in pair]
 

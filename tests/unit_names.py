@@ -15,7 +15,7 @@ FOLDERS = ("apps/", "core/", "filters/", "memory/", "transports/", "subprojects/
 # Programs and plugins of one file each, and tests: nothing is beside them.
 ALONE = ("apps/examples/", "core/tools/", "subprojects/simverbs/judges/", "subprojects/simverbs/rules/",
          "subprojects/simverbs/tests/")  # fmt: skip
-# What a file is about where no word of its name says it.
+# Subject of a file, where no word of its name says it.
 ABOUT = {
     "core/control/messages": ["message"], "core/control/nodes": ["node"],
     "core/control/stream_proto": ["streams"],
@@ -27,7 +27,7 @@ ABOUT = {
     "core/stream/endpoint_state": ["end"], "core/stream/event_loop": ["thread"],
     "subprojects/simverbs/launcher/hosts": ["describe"], "subprojects/simverbs/launcher/ports": ["describe"],
 }  # fmt: skip
-# What files of the program share begins with this.
+# Prefix of the names that files of the program share.
 PROGRAM = {"apps": "app", "apps/bench": "bench", "apps/doctor": "doctor", "apps/hardware": "hardware", "apps/host": "host",
            "apps/html": "html", "apps/init": "init", "apps/metrics": "metrics",
            "apps/serve": "serve", "apps/topo": "topo"}

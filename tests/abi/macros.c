@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a plugin author writes, in strict C11 and in C++17. */
+/* Uses of the macros by a plugin author, in strict C11 and in C++17. */
 #include <penstock/memory.h>
 #include <penstock/transport.h>
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What crosses: symbols that are exported, and that each refusal of the loader's has a test."""
+"""Symbols that are exported; and each refusal of the loader has a test."""
 import os
 import pathlib
 import re

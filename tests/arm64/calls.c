@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What Linux does and qemu-aarch64 7.2 does not hand on, by calls that it hands on: for LD_PRELOAD.
- * Without it a program gets the errors of an old kernel. What is not needed by a test is not here.
- */
+/* System calls that Linux has and qemu-aarch64 7.2 does not pass on, by calls that it passes on:
+ * for LD_PRELOAD. Without it a program gets the errors of an old kernel. What is not needed by a
+ * test is not here. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -246,7 +246,7 @@ static ssize_t ask_host(int fd, const struct option_request *request, struct opt
   return length - (ssize_t)sizeof(answer->error);
 }
 
-/* What qemu refused as unknown, with this error. */
+/* Handles an option that qemu refused as unknown, with this error. */
 static int option_of_host(int fd, struct option_request *request, void *value, socklen_t *length,
                           int error)
 {

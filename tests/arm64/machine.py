@@ -77,7 +77,7 @@ def boot(disk, job):
 
 
 def run(build, disk, tests):
-    """What tests/cases.py knows of each that ended."""
+    """Returns the record of each test that ended, as tests/cases.py reads it."""
     with tempfile.TemporaryDirectory() as job:
         job = pathlib.Path(job)
         write_work(build, job, tests)

@@ -20,7 +20,7 @@ MACHINE = "aarch64-linux-gnu"
 PACKAGES = """libc6-dev libyaml-dev libjson-c-dev libcbor-dev libssl-dev liburing-dev libisal-dev
     libcmocka-dev libmicrohttpd-dev libseccomp-dev libhwloc-dev libpci-dev libnl-genl-3-dev libnl-route-3-dev
     libibverbs-dev ibverbs-providers librdmacm-dev libdpdk-dev libucx-dev libpcap-dev""".split()
-# What an emulated machine has beside libraries: a kernel, and what tests run.
+# Packages of an emulated machine beside libraries: a kernel, and programs that tests run.
 MACHINE_PACKAGES = """linux-image-arm64 busybox-static python3 bash coreutils util-linux iproute2 grep sed findutils
     procps diffutils dash mount hostname gzip passwd login kmod base-passwd""".split()
 # Debian 12 has both as one: a package that has files in /lib has them in /usr/lib.

@@ -28,8 +28,8 @@ PATIENCE, PATIENCE_INSIDE = "12", "3"
 CALLS = "tests/arm64/libcalls.so"
 # Where ./run test has its build.
 HOST_BUILD = HERE.parent.parent / "build"
-# What `all` runs: the suite deep, and what takes long where everything is emulated and says nothing of the processor
-# that a shorter test does not say.
+# Tests that only `all` runs: the suite deep, and tests that take long where everything is emulated and say nothing
+# of the processor that a shorter test does not say.
 LONG = {"deep": "the suite deep", **dict.fromkeys(("stream assemble_schedules", "stream times", "simverbs launcher",
         "simverbs many eager", "simverbs many deferred", "transport share-loopback", "transport verbs_rc-send-processes",
         "transport verbs_rc-srq", "contract of ucx over posix, between processes", "e2e-bench", "e2e-config",
@@ -42,7 +42,7 @@ AT_TIMES = "at times: "
 
 
 def rows(path):
-    """What such a file has: of tests {pattern of a name: why}, of programs {name: patterns of cases}."""
+    """Reads such a file: of tests {pattern of a name: why}, of programs {name: patterns of cases}."""
     lines = [line.strip().split(" | ") for line in path.read_text().splitlines() if line and line[0] != "#"]
     tests = {row[0].removeprefix("test "): row[1] for row in lines if len(row) == 2}
     return tests, {row[0]: [other[1] for other in lines if other[0] == row[0]] for row in lines if len(row) == 4}
@@ -118,7 +118,7 @@ def without_reason(names, without):
 
 
 def of_other_machines(build):
-    """What a host loads of this build that is not for aarch64; how much there is."""
+    """Returns the files that a host loads of this build and that are not for aarch64; and how many it loads."""
     files = [build / "penstock", *build.glob("core/libpenstock.so.*[0-9]"),
              *(file for kind in ("transports", "filters", "memory") for file in build.glob(f"{kind}/*.so"))]  # fmt: skip
     return [file for file in files if file.read_bytes()[18:20] != EM_AARCH64], len(files)
@@ -151,7 +151,7 @@ def show_beside_host(build):
 
 
 def run_here(build, tests):
-    """What qemu-aarch64 runs: passed, failed, skipped; and the rows that were needed."""
+    """Runs tests by qemu-aarch64: passed, failed, skipped; and the rows that were needed."""
     command = [sys.executable, str(HERE.parent / "run-tests.py"), str(build), "--timeout-multiplier", PATIENCE,
                *(test["name"] for test in tests)]  # fmt: skip
     host_options.start(build / "host-options")
@@ -171,7 +171,7 @@ def run_here(build, tests):
 
 
 def run_inside(build, disk, tests):
-    """What the machine runs: passed, failed, skipped. A test that left no record has failed."""
+    """Runs tests in the machine: passed, failed, skipped. A test that left no record has failed."""
     print(f"\n{len(tests)} tests in an emulated machine", flush=True)
     runs = machine.run(build, disk, tests)
     cases.keep_passed(build, runs)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What callgrind has counted, read."""
+"""Reads callgrind's counts."""
 import pathlib
 import re
 import tempfile

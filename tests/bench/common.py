@@ -109,7 +109,7 @@ def own_seconds():
 
 
 def others_share(before, after, own, wall):
-    """What other processes used of the CPUs, as a share of one core."""
+    """Returns the CPU time of other processes, as a share of one core."""
     return max(0.0, (after - before - own) / wall)
 
 
@@ -164,7 +164,7 @@ def children():
 
 
 def is_disturbed(share, waited, cpus, wall):
-    """What the clock's ticks cannot tell apart is no load, nor what nobody waits for."""
+    """A load that the clock's ticks cannot tell from none does not count, nor one that nobody waits for."""
     if share <= LOAD_MAX + 2 * len(cpus) / TICKS / wall:
         return False
     return waited is None or waited > WAIT_MAX

@@ -29,7 +29,7 @@ static double copies_per_second(uint8_t *to, const uint8_t *from, size_t stride,
   while (end - begin < seconds) {
     for (int i = 0; i < 1024; i++) {
       memcpy(to + slot * stride, from + slot * stride, size);
-      /* What nobody reads would not be copied. */
+      /* Without a reader, the compiler would remove the copy. */
       __asm__ volatile("" : : "r"(to) : "memory");
       slot = slot + 1 < slots ? slot + 1 : 0;
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What peers cost a worker that sends to them, by a plugin of verbs on the simulated device;
- * dc-scale runs it.
+ * Cost of peers for a worker that sends to them, by a plugin of verbs on the simulated
+ * device; dc-scale runs it.
  *
  * usage: dc-scale-peers PLUGIN OPTIONS LAUNCHER PEERS TURNS DEAD [BUSY]
  *

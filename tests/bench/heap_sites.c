@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What malloc has given out, by the call that asked for it. A program that is linked with this file
- * has these calls instead of glibc's, as do its libraries and plugins (glibc's manual, "Replacing
- * malloc").
+ * Counts what malloc has given out, by the call that asked for it. A program that is linked with
+ * this file has these calls instead of glibc's, as do its libraries and plugins (glibc's manual,
+ * "Replacing malloc").
  */
 #include <dlfcn.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What malloc has given out, by the call that asked for it. */
+/* Counts of what malloc has given out, by the call that asked for it. */
 #ifndef BENCH_HEAP_SITES_H
 #define BENCH_HEAP_SITES_H
 

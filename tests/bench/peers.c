@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the peers of a node cost: 1, 64 and 1000 of them join a server within this process, and the
- * filter `counting` tells what its device then holds. Nothing here depends on the time.
+ * Cost of the peers of a node: 1, 64 and 1000 of them join a server within this process, and the
+ * filter `counting` reports what its device then holds. Nothing here depends on the time.
  *
  * --shared: the filter says TWO_SIDED of the transport, as if the receiver picked the slots.
  *

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What ib_write_lat does, by nodes of this library: two processes write to each
- * other in turn, each looking at the last byte of its own region until it changes; half a
- * round trip is shown. It needs a CPU that sees what is written to its region, in order.
+ * Latency as ib_write_lat measures it, by nodes of this library: two processes write to
+ * each other in turn, each looking at the last byte of its own region until it changes;
+ * half a round trip is shown. It needs a CPU that sees what is written to its region, in
+ * order.
  *
  * usage: bench-pingpong first|second DEVICE SIZE COUNT PORT
  */

@@ -70,7 +70,7 @@ __attribute__((noinline)) static int send_some(struct stream *stream)
   return rc < 0 ? rc : 1;
 }
 
-/* What has arrived: how many; -ENODATA: all has; -errno. */
+/* Takes the messages that have arrived: how many; -ENODATA: all have; -errno. */
 static int take(struct stream *stream)
 {
   struct pst_view views[ROOM];

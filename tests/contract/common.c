@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the suites of transports and of memories share. */
+/* Helpers of the suites of transports and of memories. */
 #include "common.h"
 
 #include <dirent.h>

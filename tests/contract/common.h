@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What all parts of the contract suite share. */
+/* Helpers of all parts of the contract suite. */
 #ifndef CONTRACT_COMMON_H
 #define CONTRACT_COMMON_H
 
@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-/* What takes longer than this never ends: 20 s, or as --deadline says. */
+/* Deadline after which a wait counts as endless: 20 s, or as --deadline says. */
 extern uint64_t contract_deadline_ns;
 
 /* A case that a call into the plugin has kept for so long hangs: 180 s. Both times are longer where
@@ -30,20 +30,20 @@ uint64_t contract_heap_bytes(void);
 /* Else the case has failed. */
 void contract_descriptors_are(unsigned int count);
 void contract_heap_is_at_most(uint64_t bytes);
-/* What a call that refused was to make is as before, else the case has failed. */
+/* Fails the case unless an output of a call that refused is unchanged. */
 void contract_untouched(const void *made, const void *before, const char *call);
 /* Address space that this process has mapped. */
 uint64_t contract_mapped_bytes(void);
-/* What a hundred rounds may add to the heap: not one allocation each, but what grows to the size
- * of what was there at a time. */
+/* Bytes that a hundred rounds may add to the heap: not one allocation each, but structures that
+ * grow to the size of what was there at a time. */
 #define CONTRACT_HEAP_NOISE_BYTES UINT64_C(1500)
 
 /* From here on, a case that does not end ends the program, with a word. Fixtures. */
 int contract_watch(void **state);
 
-/* What the headers say of what the case tries from here on, word for word: a failure quotes it.
- * Until the next one, or the end of the case. rules.py fails the build where no header says so.
- * Returns the one before, which a helper puts back. */
+/* Sets the sentence of the headers that the case tries from here on, word for word: a failure
+ * quotes it. It holds until the next one, or the end of the case. rules.py fails the build where
+ * no header has the sentence. Returns the one before, which a helper puts back. */
 const char *contract_rule(const char *sentence);
 /* Made by rules.py, in programs that try what the headers say; ends with NULL. There a case that
  * names no rule fails. */

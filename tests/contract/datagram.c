@@ -343,7 +343,7 @@ static void what_a_full_ring_loses_is_accounted_for(void **state)
   uint64_t lost = run.posted - run.delivered;
   if (pair->variant->accounts)
     assert_true(lost > 0); /* its rows give it a small buffer */
-  /* What it says it dropped is lost; what it knows nothing of, core finds in the gaps. */
+  /* Messages that the transport counts as dropped are lost; core finds the others in the gaps. */
   assert_true(dropped(side) <= lost);
   if (pair->variant->accounts) {
     assert_int_equal(datagram_counter(side, "no_buffer") + datagram_counter(side, "kernel"), lost);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the cases for transports of datagrams share. */
+/* Helpers of the cases for transports of datagrams. */
 #ifndef CONTRACT_DATAGRAM_H
 #define CONTRACT_DATAGRAM_H
 

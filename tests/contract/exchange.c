@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What two processes of a test say to one another beside the transport, and a stream
- * between them. */
+/* Messages between two processes of a test beside the transport, and a stream between them. */
 #include <sys/socket.h>
 #include <unistd.h>
 

@@ -386,7 +386,7 @@ static void check_polled(struct contract_side *side, const struct pst_completion
   }
 }
 
-/* What waits for another process, a device's thread or a time leaves its CPU to them. */
+/* Leaves the CPU to others, for waits on another process, a device's thread or a time. */
 static void rest_when_idle(bool idle)
 {
   static _Thread_local unsigned polls;
@@ -431,7 +431,7 @@ bool contract_take(struct contract_side *side, uint8_t kind, uint8_t code,
   return false;
 }
 
-/* What came instead may tell why. */
+/* Prints the completions that came instead, which may tell why. */
 static void tell_instead(const struct contract_side *side, const char *whose)
 {
   char name[64];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the transport contract is tested with: plugins opened as a host would,
- * regions, and two ends that may meet.
+ * Harness of the transport contract: plugins opened as a host would, regions,
+ * and two ends that may meet.
  *
  * The far end is opened through the same image of the plugin, for peers in one
  * process, or through a second image of it, copied and loaded apart: such a one
@@ -80,7 +80,7 @@ struct contract_posted {
     uint8_t opcode;
   } * all;
   uint32_t count, room;
-  /* What post() completed last, and so has no DONE. */
+  /* Requests that the last post() completed, which have no DONE. */
   struct contract_one_posted completed[64];
   uint32_t completions;
 };
@@ -103,7 +103,7 @@ struct contract_side {
   bool connected[CONTRACT_ENDPOINTS]; /* CONNECTED has come since endpoint_connect() */
   bool departed[CONTRACT_ENDPOINTS];  /* DISCONNECTED has come of it */
   const struct pst_region *lent[64];  /* by number */
-  /* What poll has given and nobody has taken. */
+  /* Completions that poll has given and nobody has taken. */
   struct pst_completion *log;
   uint32_t logged;
   uint32_t log_room;
@@ -129,7 +129,7 @@ void contract_complained(uint32_t count);
 void contract_listen(const char *words);
 /* The first one that was kept and has not been taken; its level, or -1: there is none. */
 int contract_heard(char *line, size_t size);
-/* What plugins take for the time, contract_now_ns() by default. While none of them runs. */
+/* Sets the clock that plugins read, contract_now_ns() by default. Call it while no plugin runs. */
 void contract_host_clock(uint64_t (*now_ns)(void));
 /* Whether works that plugins defer are refused from now on: -ENOMEM. */
 void contract_host_refuses_works(bool refuses);
@@ -143,7 +143,7 @@ void contract_image_open(const struct contract_variant *variant, bool second,
                          struct contract_image *image);
 void contract_region_make(uint64_t length, struct contract_region *region);
 void contract_region_free(struct contract_region *region);
-/* What a device of the variant announces. */
+/* Writes the limits of a device of the variant. */
 void contract_limits(const struct contract_variant *variant, struct pst_limits *limits);
 uint64_t contract_capabilities(const struct contract_variant *variant);
 /* Skip the case where the transport cannot do it. Before anything is opened. */
@@ -200,7 +200,7 @@ int contract_connect_one(const struct contract_variant *variant,
 
 void contract_path_is_known(const char *whose, const struct pst_path_info *path);
 void contract_completion_is_known(const struct pst_completion *completion);
-/* What post() returned for n requests, and said where it took fewer. */
+/* Checks the result of post() for n requests, and the reason where it took fewer. */
 void contract_wait_is_known(int rc, uint32_t n, uint32_t wait);
 void contract_counters_are_known(const struct pst_counter *counters, uint32_t n);
 /* "DONE of SEND" */

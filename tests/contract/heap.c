@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What malloc has given out, counted where it is given: glibc's own figure (mallinfo2) also has
- * what it keeps back by size, which grows for as long as sizes turn up in another order.
+ * Counts the bytes that malloc has given out: glibc's own figure (mallinfo2) also has what it
+ * keeps back by size, which grows for as long as sizes turn up in another order.
  */
 #include <errno.h>
 #include <malloc.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a plugin gives is of the enums that the headers have: checked, and named in words. */
+/* Checks that a plugin's values are those of the headers' enums, and names them in words. */
 #include <stdio.h>
 
 #include "harness.h"

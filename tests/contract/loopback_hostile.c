@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What loopback does about a peer that writes nonsense into shared memory, or
- * sends descriptors that are not what they should be. The peer is another image
- * of the plugin, whose shared memory is written from here. */
+/* A peer of loopback writes nonsense into shared memory, or sends descriptors
+ * that are not what they should be. The peer is another image of the plugin,
+ * whose shared memory is written from here. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/mman.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What loopback does about a peer that takes shared memory away, offers more than there is, or
- * hands over descriptors that wait. Pages are taken away by a mapping of an empty file in their
- * place: whoever touches one has SIGBUS, as behind a punched hole that cannot be filled. */
+/* A peer of loopback takes shared memory away, offers more than there is, or hands over
+ * descriptors that wait. Pages are taken away by a mapping of an empty file in their place:
+ * whoever touches one has SIGBUS, as behind a punched hole that cannot be filled. */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -281,7 +281,7 @@ static void jump(int number, siginfo_t *info, void *context)
   siglongjmp(out_of_it, 1);
 }
 
-/* What is not in a peer's memory is for whoever took the signal before. */
+/* A SIGBUS outside a peer's memory goes to the handler that was there before. */
 static void memory_of_others(void **state)
 {
   (void)state;
@@ -421,7 +421,7 @@ static void signal_end_of_io(int fd)
   close(zeros);
 }
 
-/* What the owner of a wake-up can do to make it wait. */
+/* Does to a wake-up's descriptor what its owner can do to make a writer wait. */
 static void spoil_wake(int fd)
 {
   const struct itimerspec never = {.it_value = {.tv_sec = 1000000}};

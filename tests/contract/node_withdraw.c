@@ -15,7 +15,7 @@
 static struct pst_node_params params;
 static bool refusal_ends; /* the connection */
 
-/* What it writes from, and two of the client's regions. */
+/* The server's own area, and two of the client's regions. */
 struct ends {
   struct pair pair;
   struct pst_area *mine, *theirs[2];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What each endpoint has posted, and completions checked against it. */
+/* Requests that each endpoint has posted, and completions checked against them. */
 #include <inttypes.h>
 #include <stdio.h>
 

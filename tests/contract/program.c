@@ -238,7 +238,7 @@ static int run_memory(const struct loader_plugin *plugin, const struct arguments
   return status;
 }
 
-/* What the streams of the suite for reliable transports go by. */
+/* Returns whether the transport has what the suite's streams for reliable transports need. */
 static bool has_all(uint64_t capabilities)
 {
   static const struct {

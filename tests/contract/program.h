@@ -16,8 +16,8 @@ struct contract_variant;
 int contract_memory_run(const struct loader_plugin *plugin,
                         struct pst_options *(*options)(void *context), void *context);
 
-/* What runs between two hosts. `address` is HOST:PORT, or /PATH of a Unix socket, by
- * which descriptors go too. Both sides run the same cases in the same order; who
+/* Runs the cases for two hosts. `address` is HOST:PORT, or /PATH of a Unix socket,
+ * by which descriptors go too. Both sides run the same cases in the same order; who
  * listens receives first. `messages` go in each stream. Returns failed cases. */
 int contract_remote_run(const struct contract_variant *variant, const char *address, bool listens,
                         uint64_t messages);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the suites are chosen by: what the device announces; and whether this is a
- * transport between processes at all, which no capability tells. */
+/* Chooses suites: by what the device announces; and by whether this is a transport between
+ * processes at all, which no capability tells. */
 #include "harness.h"
 #include "program.h"
 

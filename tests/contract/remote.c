@@ -286,8 +286,8 @@ static void bytes_are_written_and_read(void **state)
   reach_close(&reach);
 }
 
-/* What a READ brings goes out again by the WRITE behind it. The FLUSH is a READ with some, for
- * which soft-RoCE would have a fenced WRITE wait that it sends again. */
+/* A WRITE sends the bytes that the READ before it brings. The FLUSH becomes a READ on some devices,
+ * for which soft-RoCE would have a fenced WRITE wait that it sends again. */
 static void fence_waits_for_what_is_read(void **state)
 {
   contract_rule("Start only when all earlier READs and atomics of this endpoint are done");

@@ -30,7 +30,7 @@ def main():
         if router.wait() != 0 or ended_early or status not in (0, 77):
             print("\n".join(said.read_text().splitlines()[-40:]))
             print(f"the router's exit status is {router.returncode}")
-        # What the router's transport cannot do is left out here as it is without a router.
+        # Cases that the router's transport cannot do are left out here, as without a router.
         return status if status not in (0, 77) else int(router.returncode != 0 or ended_early)
 
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What tests ask of the simulated RDMA device, by `ctl`. */
+/* Commands of tests to the simulated RDMA device, by `ctl`. */
 #include <stdio.h>
 
 #include "simulated.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What tests of verbs_rc say to the simulated device that they run on, and ask it. */
+/* Commands and questions of tests of verbs_rc to the simulated device that they run on. */
 #ifndef CONTRACT_SIMULATED_H
 #define CONTRACT_SIMULATED_H
 

@@ -25,7 +25,7 @@ static void stop_soon(int number)
   contract_is_to_stop = 1;
 }
 
-/* What the forked process does; it leaves by _exit, or is killed. */
+/* Runs in the forked process, which leaves by _exit, or is killed. */
 static void child(const struct contract_variant *variant, bool receiver, int socket, uint64_t count)
 {
   struct contract_side side = {0};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What limits announces is tried, as far as a test may go; and what set-up promises of roles,
- * rights and slots. */
+/* Announced limits are tried, as far as a test may go; and set-up's promises about roles, rights
+ * and slots. */
 #include <time.h>
 
 #include "harness.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What post refuses and how; pieces; FLUSH and FENCE; counters and words. */
+/* Refusals of post, and how it refuses; pieces; FLUSH and FENCE; counters and words. */
 #include <limits.h>
 
 #include "harness.h"

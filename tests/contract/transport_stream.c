@@ -453,7 +453,7 @@ static void receiver_that_holds_its_slots_is_not_dead(void **state)
                                    .requests = 16,
                                    .pieces = 1,
                                    .timeout_ns = 50000000};
-  /* What a device answers takes a thread of its own, which may wait for a CPU. */
+  /* A device's answers take a thread of its own, which may wait for a CPU. */
   if (variant->silent)
     params.timeout_ns = 1000000000;
   struct contract_pair *pair = contract_pair(state, &params);

@@ -212,7 +212,7 @@ static void done_wakes(void **state)
     }
     contract_await_done(side, &pair->receiver, PST_OP_SEND, 1, 0);
     taken += take_all(&pair->receiver);
-    /* What arrives behind its DONE would keep its slot, until none were left. */
+    /* A message that arrives behind its DONE would keep its slot, until none were left. */
     if (taken == 0 && (side->limits.capabilities & PST_CAP_RELIABLE)) {
       struct pst_completion late = contract_await(&pair->receiver, side, PST_COMPLETION_MESSAGE, 0);
       contract_release(&pair->receiver, &late);
@@ -242,7 +242,7 @@ static void departure_wakes(void **state)
   contract_pair_close(pair);
 }
 
-/* What keeps it from closing, if anything does, is a receiver that holds every slot. */
+/* Only a receiver that holds every slot can keep the endpoint from closing. */
 static void deadline_of_a_close_wakes(void **state)
 {
   contract_rule(

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What comes of messages that a receiver still fetches when their sender has aborted.
+ * Messages that a receiver still fetches when their sender has aborted.
  *
  *     ucx-leave PLUGIN
  */

@@ -276,7 +276,7 @@ static struct contract_pair *begin_fetch(const char *const *options)
   return pair;
 }
 
-/* What of the messages has been sent when it ends falls anywhere. */
+/* The sender leaves after any part of its messages has been sent. */
 static void sender_leaves(const char *const *options, uint32_t polls)
 {
   struct contract_pair *pair = begin_fetch(options);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What udp receives from plain sockets: a stream that somebody else makes, what is wrong
- * with it, senders that start anew, strangers, and multicast on the loopback interface. */
+/* udp receives from plain sockets: a stream of another program, its errors, senders that start
+ * anew, strangers, and multicast on the loopback interface. */
 #include <arpa/inet.h>
 #include <net/if.h>
 #include <netinet/in.h>

@@ -207,8 +207,8 @@ static void hello_of_a_stranger_connects_nobody(void **state)
   contract_pair_close(pair);
 }
 
-/* What an address says that is not so: a key, a number that is nobody's. Both look like a peer that
- * is dead. A target's number before RTR, 0 on the simulated device, is refused. */
+/* An address has a key or a number of no target. Both look like a peer that is dead. A target's
+ * number before RTR, 0 on the simulated device, is refused. */
 static void wrong_addresses_look_like_dead_peers(void **state)
 {
   enum { OF_NUMBER = 33, OF_KEY = 47 }; /* transports/verbs_dc/blob.c */
@@ -338,7 +338,7 @@ static void silent_peers_hold_up_no_living_one(void **state)
   contract_pair_close(pair);
 }
 
-/* What an address says of credit that there is not: more messages come than slots are posted. */
+/* The address grants credit that does not exist: more messages come than slots are posted. */
 enum { SLOTS = 8, TOO_MANY = 4, CREDITS_AT = 67 /* transports/verbs_dc/blob.c */ };
 
 static const struct contract_params few_slots = {

@@ -127,7 +127,7 @@ static void connect_one(struct near *near, uint32_t i)
   near->is_connected[i] = near->has_posted[i] = near->has_ended[i] = near->is_closed[i] = false;
 }
 
-/* What came of a poll, and what it took. */
+/* Polls once, and notes the completions and the time that it took. */
 static void poll_near(struct near *near)
 {
   struct pst_completion got[64];
@@ -265,7 +265,8 @@ static void living_go_on_while_all_others_fail(void **state)
     end_all(&near, round == 1);
     for (uint32_t i = 0; i < LIVING; i++)
       assert_true(near.next[i] > before[i] + 8);
-    /* What hold an initiator fail in one poll, and probes of those that wait end. */
+    /* The endpoints that hold an initiator fail in one poll, and the probes of those that wait
+     * end. */
     assert_in_range(near.most, round == 0, (2 * INITIATORS + 1) * COMMANDS);
     contract_complaints();
     simulated_ctl("restore-peer host/gone0");

@@ -254,7 +254,7 @@ static void lose_words(void **state, struct end *a, struct end *b, uint8_t lie)
   contract_complained(1);
 }
 
-/* What goes to the target of messages is not sent again. */
+/* Requests to the target of messages are not sent again. */
 static void messages_to_another_target_are_not_repeated(void **state)
 {
   struct end a, b;

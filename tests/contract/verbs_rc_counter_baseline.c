@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What verbs_rc says of the port's counters where a connection fails, on a simulated device that is
- * given some.
+ * verbs_rc's report of the port's counters when a connection fails, on a simulated device that has
+ * some.
  *
  *     penstock-simverbs verbs-rc-since PLUGIN LAUNCHER
  */

@@ -193,7 +193,7 @@ __attribute__((visibility("default"))) int ibv_get_async_event(struct ibv_contex
   return -1;
 }
 
-/* What answers has given its receives back, what asks is as it was, and no event says why. */
+/* The answering end's receives are flushed, the asking end is unchanged, and no event says why. */
 static void an_end_without_events(void **state)
 {
   (void)state;
@@ -271,7 +271,7 @@ static void a_range_of_another_peer(void **state)
   }
 }
 
-/* What FLUSH reads comes by the domain that it is asked in. */
+/* FLUSH reads memory by the domain of the endpoint that asks. */
 static void a_flush_of_ones_own(void **state)
 {
   (void)state;

@@ -240,7 +240,8 @@ static void a_reconnected_connection_flushes(void **state)
   }
 }
 
-/* What the peer does not let be read is placed, too: a device may acknowledge before. */
+/* A WRITE to memory that the peer does not let be read is placed after FLUSH, too: a device may
+ * acknowledge before. */
 static void what_may_not_be_read_is_placed(void **state)
 {
   (void)state;

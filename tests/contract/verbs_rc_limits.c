@@ -458,7 +458,7 @@ static void open_device(int which, uint32_t flags, struct contract_side *side)
   assert_int_equal(side->image.ops->limits(side->device, &side->limits), 0);
 }
 
-/* What a node opens for a peer. False: the device has no more. */
+/* Opens the objects that a node opens for a peer. False: the device has no more. */
 static bool open_peer(struct peers *peers)
 {
   const struct pst_transport_ops *ops = peers->side.image.ops;

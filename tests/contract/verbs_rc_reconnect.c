@@ -226,7 +226,7 @@ static void one_queue_pair_of_several_is_reconnected(void **state)
   each_fails(FOUR_AGAIN, 4, "qp-error --qp %u --after 3 --count 1", true);
 }
 
-/* What has arrived, by turns of several messages, is counted for each. */
+/* Messages that have arrived, by turns of several, are counted for each queue pair. */
 static void turns_of_several_messages_are_had_again(void **state)
 {
   (void)state;

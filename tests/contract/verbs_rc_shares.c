@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What workers of a device share: its completion vectors, and its asynchronous events; and that
- * none of them waits for another's connection.
+ * Resources that workers of a device share: its completion vectors, and its asynchronous events;
+ * and none of them waits for another's connection.
  *
  *     penstock-simverbs verbs-rc-shares PLUGIN LAUNCHER
  *

@@ -175,7 +175,7 @@ void stream_run_to_the_end(struct stream *stream)
                      stream->is_gone[0], stream->is_gone[1]);
   }
   stream_settle(stream);
-  /* What arrived was done or, its answer lost, failed; never the other way round. */
+  /* A message that arrived was done or, its answer lost, failed; never the other way round. */
   assert_in_range(stream->delivered, stream->done, stream->posted);
   assert_int_equal(stream_counter(&stream->pair->receiver, "messages_received"), stream->delivered);
 }

@@ -87,7 +87,7 @@ static void had_again(struct stream *stream, uint8_t opcode)
   simulated_ctl("clear");
 }
 
-/* What the receiver has seen once is not written again: it may have reused the place. */
+/* Memory that the receiver has seen written is not written again: it may have reused the place. */
 static void once_told_not_done_again(uint8_t opcode, uint8_t flags)
 {
   struct stream stream;

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What any user of the host can do to a control channel, as fast as it can, until it is killed.
+"""Floods a control channel as any user of the host can, as fast as possible, until it is killed.
 
     flood.py PORT [KIND]
         connect   connections that end at once

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the end-to-end tests share: the program as a child, its results, its leftovers."""
+"""Helpers of the end-to-end tests: the program as a child, its results, its leftovers."""
 import os
 import pathlib
 import re
@@ -92,8 +92,8 @@ class Case(children.Case):
         self.assertEqual(left, {}, "Unix sockets")
 
     def in_one_of_three(self, attempt):
-        """What other programs spoil that take the CPU away for as long as a run lasts, and a fault
-        spoils each time: attempt() gives None, or why not; what must never be it asserts."""
+        """Tries up to three times what other programs spoil that take the CPU away for as long as a run lasts, and a
+        fault spoils each time: attempt() returns None, or why not. Conditions that must always hold it asserts."""
         for _ in range(3):
             why = attempt()
             if why is None:

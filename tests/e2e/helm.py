@@ -29,7 +29,7 @@ def library():
 
 
 def with_api(job, jobs_end="Complete"):
-    """What job(configuration) gives, and the objects that Helm made in a cluster."""
+    """Returns the result of job(configuration), and the objects that Helm made in a cluster."""
     # Helm keeps its caches below HOME; a test's goes with the test.
     with ApiServer() as server, tempfile.TemporaryDirectory() as folder:
         server.jobs_end = jobs_end

@@ -85,7 +85,7 @@ class Namespaces:
             )
 
     def enter(self, side):
-        """What stands before a command to run it on that side."""
+        """Returns the words before a command that run it on that side."""
         pid = str(self.holders[side].pid)
         return [*ORDINARY, "nsenter", "-t", pid, "-U", "-n", "--preserve-credentials"]
 

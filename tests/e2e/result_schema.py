@@ -103,7 +103,7 @@ KNOWN = NOTES.union({"$ref"}, *CHECKS.values())
 
 
 def findings(value, rule, place):
-    """What of the value breaks the rule, a line each."""
+    """Yields the parts of the value that break the rule, a line each."""
     if isinstance(rule, bool):
         if not rule:
             yield f"{place}: is not in the schema"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of serve and its clients share."""
+"""Helpers of the tests of serve and its clients."""
 import hashlib
 import os
 import pathlib
@@ -19,7 +19,7 @@ def sha256(path):
 
 
 def tree(folder):
-    """What a folder holds: relative name to contents' hash, or to None for a folder."""
+    """Returns the contents of a folder: relative name to contents' hash, or to None for a folder."""
     folder = pathlib.Path(folder)
     return {str(path.relative_to(folder)): None if path.is_dir() else sha256(path)
             for path in folder.rglob("*") if path.is_dir() or path.is_file()}  # fmt: skip
@@ -81,7 +81,7 @@ class ServeCase(Case):
         self.run_program("request", "write", self.address, "--count", 3, "--size", 10000)
 
     def stranger(self, *lines, region=65536, status=0):
-        """What the server answers to these lines, each with its answer."""
+        """Returns the server's answers to these lines, a line each."""
         run = subprocess.run([BUILD / "tests" / "e2e" / "stranger", self.address, str(region)],
                              input="\n".join(lines) + "\n", capture_output=True, text=True, errors="replace",
                              timeout=60 * PATIENCE,

@@ -29,7 +29,7 @@ for a in 1 2 3; do for b in 1 2 3; do
 done; done
 exec "$@"
 """
-# What a rank runs: its address is its own.
+# The command of a rank: its address is its own.
 RANK = 'a=127.0.1.$((OMPI_COMM_WORLD_RANK+1)); exec "$@" --endpoint address=$a,transport.device=$a'
 
 

@@ -252,7 +252,7 @@ def judge_in(seed, folder):
 
 
 def judge_all(seeds, seconds=None, least=0):
-    """What breaks the rule, and how many were judged."""
+    """Returns the mutants that break the rule, and how many were judged."""
     if not SANITIZED:  # of this process, which needs little, so that children need no hook
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     until = time.monotonic() + seconds if seconds else None

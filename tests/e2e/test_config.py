@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What the program refuses, in which words and with which status; check and plugins."""
+"""Configurations that the program refuses, in which words and with which status; check and plugins."""
 import os
 import pathlib
 import re
@@ -308,7 +308,7 @@ class Check(Case):
 
 
 class CheckFor(Case):
-    """What one command would refuse, and another not."""
+    """Configurations that one command refuses, and another does not."""
 
     def place(self, path):
         return rf"{re.escape(str(path))}:\d+:\d+: "

@@ -156,7 +156,7 @@ class Cuda(Case):
 
     @scripted
     def test_a_device_that_is_lost(self):
-        """What it had not got by then is accounted for, too, and is no loss of the transport's."""
+        """Messages that it had not got by then are accounted for, too, and are no loss of the transport's."""
         frames = "streams.packets.receiver.assemble={by: sequence, packets: 64, timeout: 1 s}"
         for after, more in ((1, ()), (9, ()), (60, ()), (60, ("--set", frames))):
             with self.subTest(after=after, more=more):

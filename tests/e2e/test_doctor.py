@@ -101,7 +101,8 @@ CHANGING = re.compile(r"creat|(mk|rm)dir(at)?|mknod(at)?|(sym|un)?link(at)?|rena
                       r"(f?init|delete)_module|kexec_\w+|bpf|settimeofday|clock_settime|t?g?kill|quotactl|acct|connect|iop(l|erm)|sendfile|"
                       r"splice|copy_file_range")  # fmt: skip
 READING = re.compile(r"/proc/self/|/dev/null|/dev/infiniband/uverbs|/dev/tty")
-# What netlink asks: RTM_GET…, CTRL_CMD_GETFAMILY (3), ETHTOOL_MSG_PAUSE_GET (21) and _TSINFO_GET (25).
+# Requests by netlink: RTM_GET…, CTRL_CMD_GETFAMILY (3), ETHTOOL_MSG_PAUSE_GET (21) and _TSINFO_GET
+# (25).
 ASKING = re.compile(r'nlmsg_type=(?:RTM_GET\w+|nlctrl, .*"\\x03\\x01|ethtool, .*"\\x(?:15|19)\\x01)')
 GETTING = {"TCGETS", "TIOCGWINSZ", "SIOCGIFNAME", "SIOCGIFINDEX", "FIONREAD"}
 
@@ -120,7 +121,7 @@ def changes(line):
     return CHANGING.fullmatch(name)
 
 
-# What such a machine has to be told in any case.
+# Findings that each such machine has.
 ALWAYS = {"cloud-vm": {"pair": "warning"}}
 
 
@@ -208,7 +209,7 @@ class Doctor(Case):
                     self.assertIn(remedy, found["priority"]["remedy"])
 
     def test_a_root_port_that_is_slow_with_relaxed_ordering(self):
-        """What the kernel has turned off below it stays off."""
+        """A setting that the kernel has turned off below the adapter stays off."""
         root, adapter = "pci 0000:10:01.0 on=pci0000:10", "pci 0000:14:00.0 on=0000:12:01.0"
         folder = self.machine("dgx-h100", (root, f"{root} device=0x2f08"), (adapter, f"{adapter} relaxed=off"))
         self.assertEqual(self.find(folder, status=0)[0], {})

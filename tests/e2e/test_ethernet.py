@@ -107,7 +107,7 @@ class OneHost(Ethernet):
                 self.port += 1
 
     def two_streams(self, receiver="{sink: verify}", first="{sink: verify}", more=""):
-        """What the receiver says of both. The second one's ring, if it has one, is its own."""
+        """Returns the receiver's result of both streams. The second one's ring, if it has one, is its own."""
         second = yaml_stream(name="more", message="1400 B", ring="4096",
                              sender="{source: pattern, rate: 50 Mbps}",
                              receiver=receiver, expect="{max_loss: 50%}")
@@ -125,7 +125,7 @@ class OneHost(Ethernet):
         return streams
 
     def test_consumer_that_stands_still_holds_up_nobody(self):
-        """What the sender then drops has its cause, and what it sends afterwards arrives."""
+        """Messages that the sender then drops have their cause, and those that it sends afterwards arrive."""
         config = self.yaml(self.memif(", patience: 10 ms"), expect="{verified: true}", ring="1088")
         out = self.folder / "receiver.json"
         receiver = self.start("receive", config, "--json", out)

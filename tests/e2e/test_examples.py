@@ -75,7 +75,7 @@ for job in $(jobs -p); do
   esac
 done
 """
-# What takes long, and shows nothing more in that time.
+# Arguments that take long, and show nothing more in that time.
 SHORTER = [(r"--duration (3|60)\b", "--duration 300ms"), (r"--duration 1s\b", "--duration 300ms"), (r"head -c 256M", "head -c 16M"),
            (r"penstock bench (?!--server)", "penstock bench --duration 5ms --size 64 "), (r"--count 1000000", "--count 100000"),
            (r"--count 100000\b", "--count 10000"),

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What the filter `fault` injects is what the receiver detects, to the message.
+"""The receiver detects the faults that the filter `fault` injects, to the message.
 
 PENSTOCK_FAULT_MESSAGES=10000000 makes the runs as long as one likes."""
 import os
@@ -11,7 +11,7 @@ from harness import SANITIZED, Case, FAKES, main, yaml_stream
 
 MESSAGES = int(os.environ.get("PENSTOCK_FAULT_MESSAGES", 50_000 if SANITIZED else 500_000))
 KINDS = ("drop", "duplicate", "reorder", "corrupt", "delay")
-# What a run over a reliable, ordered transport says when it was neither.
+# Messages of a run over a reliable, ordered transport that was neither.
 WHY = {
     "drop": r"lost on a reliable transport \(",
     "duplicate": r"arrived twice on a transport that promises each once",
@@ -66,7 +66,7 @@ class Fault(Case):
         return injected
 
     def test_rates_that_are_too_many(self):
-        """What a plugin itself finds wrong in its options, and no rule can say: a mistake, too."""
+        """A mistake that a plugin itself finds in its options, and no rule can express, is a mistake, too."""
         for command in ("check", "run"):
             child = self.run_program(command, "config/loopback.yaml", "--set", "transport={plugin: loopback, filters: "
                                      "[{plugin: fault, options: {drop_ppm: 600000, corrupt_ppm: 600000}}]}", expect=2)  # fmt: skip

@@ -77,7 +77,7 @@ class Files(FileCase):
         self.assertIsNone(stream["verdict"]["limited_by"])
 
     def test_a_file_that_grows_is_sent_as_it_was(self):
-        """What comes behind is no part of it, and that is said."""
+        """Bytes that are appended meanwhile are no part of the file, and a message says so."""
         random_file(self.sent, 4 * MIB)
         receiver = self.start("receive", self.file_config())
         sender = self.start("send", self.file_config(), "--set", "streams.file.sender.rate=50 Mbps")

@@ -81,7 +81,7 @@ class Foreign(Case):
                     os.sched_yield()
 
     def wait_got(self, child, count, line=""):
-        """What its lines of a second have told is so many, the last like `line`."""
+        """Waits until the counts of its lines, one a second, add up to `count`; the lines are like `line`."""
 
         def told():
             got = [re.search(r"Got (\d+) packets " + line, text) for text in list(child.lines["stderr"])]
@@ -287,8 +287,8 @@ class Accounts(Foreign):
         self.assertEqual([stream[key] for key in ("messages_delivered", "duplicates")], [200, 200])
 
     def test_a_refusal_is_no_silence(self):
-        """What is too long keeps a stream alive for longer than its silence. The test itself is
-        silent while it waits for a CPU."""
+        """A packet that is too long keeps a stream alive for longer than its silence. The test itself is silent while
+        it waits for a CPU."""
 
         def attempt():
             sent = []

@@ -194,7 +194,7 @@ class FromFfmpeg(Between):
 
 class FromTcpreplay(Between):
     def test_a_capture(self):
-        """What the capture lacks, has twice, and has in another order."""
+        """Packets that the capture lacks, has twice, and has in another order."""
         need("tcpreplay", "tshark")
         order = [n for n in range(65000, 67000) if n not in (65100, 65101, 66500)]
         order[300], order[301] = order[301], order[300]
@@ -337,7 +337,7 @@ class ToFfmpeg(Between):
 
 
 class Planted(Between):
-    """What is lost on the way is found, to the packet; the sender's count is the measure.
+    """Packets that are lost on the way are found, to the packet; the sender's count is the measure.
 
     Packets are small and slow enough for an ordinary user's socket to hold what comes while
     the receiver waits for a CPU."""

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What is run on machines with a GPU, tests/gpu/run and the demo's part, tried out on the fake
-driver: that they run to their end, say whose figures these are, and fail where a step does."""
+"""The scripts for machines with a GPU, tests/gpu/run and the demo's part, tried out on the fake driver: they run to
+their end, say whose figures these are, and fail where a step does."""
 import re
 import stat
 import unittest

@@ -65,7 +65,7 @@ class Checking(Case):
 
 
 class Host(Checking):
-    """What any machine has, and the fake GPU."""
+    """Checks that any machine can run, and those of the fake GPU."""
 
     def test_a_bare_host(self):
         """Each transport and each pair with host memory; what a transport has not is skipped, and says so."""
@@ -408,7 +408,7 @@ class Hardware(Checking):
         self.assertIn("restart it", checks["readdress"]["remedy"])
 
     def test_commands_that_fail(self):
-        """What is not disturbed is not told."""
+        """If the command of --outage fails, the check is unknown, not survived."""
         checks, _, child = self.check("--device", "mlx5_0", "--check", "outage", "--outage", "echo no such link >&2; false")
         self.assertEqual(self.verdicts(checks), {"address": "ok", "outage": "unknown"}, child)
         self.assertRegex(checks["outage"]["why"], "status 1: no such link")
@@ -460,7 +460,7 @@ class Hardware(Checking):
         return child
 
     def test_an_interrupt(self):
-        """What was found so far is reported."""
+        """Checks that have ended are reported."""
         child = self.long_one()
         (own,) = wait_until(lambda: children_of(child.pid), 30, "the program")
         wait_until(lambda: len(children_of(own)) == 2, 30, "a step")

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What `meson install` gives: everything in its place, and usable from outside the tree."""
+"""The result of `meson install`: everything in its place, and usable from outside the tree."""
 import json
 import os
 import pathlib
@@ -262,7 +262,7 @@ PST_PLUGIN(probe, &ops);
 
 
 def completed(script, *words, program=BUILD):
-    """What bash offers for the last of these words."""
+    """Returns bash's completions of the last of these words."""
     line = " ".join(words)
     commands = f"""
       source {shlex.quote(str(script))}

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What a terminal shows of a run: a line a stream that renews itself."""
+"""The lines of a run on a terminal: one for each stream, which renews itself."""
 import contextlib
 import fcntl
 import os
@@ -61,7 +61,7 @@ class Live(Case):
             os.close(control)
 
     def read(self, until, seconds=HANGS):
-        """What comes until the text has this, or until the end."""
+        """Returns the output until the text has this, or until the end."""
         text, deadline = b"", time.monotonic() + seconds
         while time.monotonic() < deadline:
             if select.select([self.control], [], [], 1)[0]:

@@ -65,7 +65,7 @@ streams:
         return child, port
 
     def last_page(self, child, port):
-        """What is served when the run has ended, which it then does."""
+        """Returns the last page that is served when the run has ended, and awaits the program's end."""
         child.wait_line("waiting up to .* for the last values")
         text = fetch(port)
         self.assertEqual(child.wait(), 0, child)
@@ -244,7 +244,7 @@ def answers(port, path):
 
 
 def asked(port, query):
-    """What Prometheus has: {labels: value}."""
+    """Returns Prometheus's samples: {labels: value}."""
     text = fetch(port, "/api/v1/query?" + urllib.parse.urlencode({"query": query}))
     found = {}
     for each in json.loads(text)["data"]["result"]:

@@ -13,7 +13,7 @@ NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups") if os.g
 
 class Ordinary(Case):
     def ask(self, *words, expect=(0,)):
-        """What a user without a home says and gets; the standard output."""
+        """Runs a command as a user without a home; returns the standard output."""
         if NOBODY and not netns.reaches(PROGRAM):
             self.skipTest("an ordinary user does not reach the program")
         child = self.run_program(*words, expect=None, prefix=NOBODY, cwd="/",

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What a plugin's author goes through: the template, out of the tree, from what is installed."""
+"""The steps of a plugin's author: the template, out of the tree, from what is installed."""
 import hashlib
 import os
 import pathlib

@@ -238,7 +238,7 @@ class ManualPages(Case):
         cls.schema = json.loads(subprocess.run([PROGRAM, "schema"], check=True, capture_output=True, text=True).stdout)
 
     def text(self, name):
-        """What a reader sees, in one line."""
+        """Returns a page as a reader sees it, in one line."""
         out = subprocess.run(["man", "-l", str(self.pages[name])], check=True, capture_output=True, text=True,
                              env={**os.environ, "MANWIDTH": "1000", "MAN_KEEP_FORMATTING": "", "LC_ALL": "C.UTF-8"})  # fmt: skip
         return " ".join(re.sub(r"\x1b\[[0-9;]*m|.\x08", "", out.stdout).split())
@@ -307,7 +307,7 @@ class ManualPages(Case):
         return [str(path) for path in self.pages.values() if not path.read_text().startswith(".so ")]
 
     def test_groff_finds_nothing_wrong(self):
-        """What `man --warnings` runs."""
+        """Runs the command that `man --warnings` runs."""
         run = subprocess.run(["groff", "-Kutf8", "-man", "-Tutf8", "-ww", "-z", *self.sources()], capture_output=True, text=True)
         self.assertEqual((run.returncode, run.stderr), (0, ""))
 

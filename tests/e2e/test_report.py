@@ -16,7 +16,7 @@ VOID = {"meta", "br", "img", "link", "input", "!doctype", "th", "td", "li"}
 
 
 class Page(html.parser.HTMLParser):
-    """What stands in a page: elements that are balanced, their attributes, the text."""
+    """Parses a page: elements that are balanced, their attributes, the text."""
 
     def __init__(self, text):
         super().__init__()
@@ -191,7 +191,7 @@ streams:
         self.assertLess(len(self.page(*["many.json"] * 3)), 4 << 20)
 
     def test_refused(self):
-        """What is no result, and an output that is something else."""
+        """Files that are no results, and an output that is something else."""
         self.run_result("a.json")
         for text in ("", "{}", "[1]", "null", "{" * 5000, '{"penstock": 1, "command": []}', "\0"):
             self.write("bad.json", text)

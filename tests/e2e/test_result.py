@@ -268,7 +268,7 @@ class ResultFile(Case):
         self.assertRegex(error["text"], "^config/loopback.yaml has no stream 'nope'")
 
     def test_a_result_has_the_mode_of_the_one_that_it_replaces(self):
-        """What was closed to others stays closed."""
+        """A file that was closed to others stays closed."""
         for mode in (0o600, 0o640, 0o666):
             self.out.write_text(OLDER)
             self.out.chmod(mode)
@@ -321,7 +321,7 @@ class Cut(Case):
             receiver=f"{{sink: {{type: {sink}, file: {self.made / 'got.bin'}}}}}"))
 
     def assert_partial(self):
-        """What came is there, whole, and not under the name that it was to have."""
+        """The messages that came are there, whole, and not under the name that the file was to have."""
         self.assertEqual([path.name for path in self.made.iterdir()], [PART])
         part = (self.made / PART).read_bytes()
         self.assertGreater(len(part), 0)
@@ -548,7 +548,7 @@ CLOSED = ("sh", "-c", 'exec "$@" >&-', "sh")  # without standard output
 
 
 class StandardOutput(Case):
-    """What was asked for and cannot be written is a failure of every command."""
+    """Output that was asked for and cannot be written is a failure of every command."""
 
     def setUp(self):
         super().setUp()

@@ -25,7 +25,7 @@ BY_SECCOMP = {"packets", "fork", "exec", "trace", "unshare", "terminal"} - SPARE
 
 
 def states(pid):
-    """What each thread of a process says of itself."""
+    """Returns the status of each thread of a process."""
     found = {}
     for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
         text = (task / "status").read_text()
@@ -67,7 +67,7 @@ class Sandbox(ServeCase):
         return receiver
 
     def intrude(self, child):
-        """What each thread that takes the signal could do: thread to {attempt: errno}."""
+        """Returns the attempts of each thread that takes the signal: thread to {attempt: errno}."""
         asked = [thread for thread, state in states(child.pid).items()
                  if not int(state["SigBlk"], 16) >> (signal.SIGUSR1 - 1) & 1]  # fmt: skip
         for thread in asked:

@@ -56,7 +56,7 @@ class ManyStreams(Case):
         self.assert_nothing_left()
 
     def test_as_many_as_a_file_may_have(self):
-        """What grows with the square of their number would not be through in time."""
+        """Work that grows with the square of the streams' number would not end in time."""
         count = 512 if SANITIZED else 4096
         path = self.config(
             many_streams(count, message="64 B", ring=8, sender="{source: pattern, count: 50}")

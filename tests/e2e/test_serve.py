@@ -401,7 +401,7 @@ class Many(ServeCase):
         # A sanitizer keeps what is freed.
         if not SANITIZED:
             wait_until(lambda: self.resident() < memory + LEFT_BYTES, 20, "no memory is left")
-        # What many took at once is given back.
+        # Memory and descriptors that many clients took at once are given back.
         self.connect(48, at_once=48)
         wait_until(lambda: self.descriptors() <= descriptors, 20, "no descriptor is left")
         if not SANITIZED:

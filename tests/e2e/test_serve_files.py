@@ -560,7 +560,7 @@ class FullDisk(ServeCase):
         for child in self.children:
             child.kill()
         if self.mounted:
-            # What a killed process wrote by io_uring may hold it a moment longer.
+            # A write by io_uring of a killed process may hold the mount a moment longer.
             wait_until(lambda: subprocess.run(["umount", self.mounted]).returncode == 0, 10, "unmounted")
         super().tearDown()
 

@@ -51,7 +51,7 @@ class Strangers(ServeCase):
                 patterns.append("REFUSE " + wanted)
             with self.subTest(verb=verb):
                 self.assert_answers(lines, patterns)
-        # What lies at a link's own name is the link, which exists.
+        # At a link's own name lies the link, which exists.
         self.assert_answers([HELLO, "create link-out 1", "mkdir link-out"], ["WELCOME", "REFUSE EEXIST", "REFUSE ELOOP"])
         self.assertEqual(tree(self.folder), self.before)
         self.assert_healthy()
@@ -86,7 +86,7 @@ class Strangers(ServeCase):
         self.assert_healthy()
 
     def test_lies_about_a_file(self):
-        """What was announced must come, and be what it is said to be."""
+        """Bytes that were announced must come, and have the announced sum."""
         crc = int(self.stranger("crc 7 4096")[0].split()[1])
         self.assert_answers(
             [HELLO, "crc 7 4096", "create new 8192", f"store 0 0 4096 1 0 {crc + 1}", f"store 0 0 4096 1 0 {crc}", "commit 0",

@@ -538,7 +538,8 @@ class Share(Case):
 
     @unittest.skipUnless(SIMULATED, "the simulated RDMA device is not built: libibverbs-dev is missing")
     def test_hostile_dma_buf(self):
-        """What is no dma-buf is refused, and no address that the client names is registered in its place."""
+        """A descriptor that is no dma-buf is refused, and no address that the client names is registered in its
+        place."""
         router = self.simulated_router("-v")
         owner = child_of(router.pid)
         maps = pathlib.Path(f"/proc/{owner}/maps").read_text()
@@ -632,7 +633,7 @@ class Share(Case):
     # ---- A router that keeps to no rule ----
 
     def between(self, router, **options):
-        """What its clients take for the router."""
+        """Starts a router that clients take for the real one, and that stands between both."""
         between = hostile.Router(self.folder / "between", self.socket, **options)
         self.addCleanup(between.close)
         self.addCleanup(router.kill)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What the options of udp do to packets, to the kernel's tables of multicast, and to what
-arrives; seen by tshark and in /proc, between two network namespaces, as an ordinary user."""
+"""Effects of udp's options on packets, on the kernel's tables of multicast, and on what arrives; seen by tshark and in
+/proc, between two network namespaces, as an ordinary user."""
 import pathlib
 import re
 import signal
@@ -20,7 +20,7 @@ GROUP4, GROUP6 = "232.77.0.1", "ff35::7701"  # RFC 4607: for joins by source
 
 
 class Capture:
-    """What tshark sees on one side, as rows of fields."""
+    """Returns the packets that tshark sees on one side, as rows of fields."""
 
     def __init__(self, case, side, what, *fields):
         self.case = case
@@ -88,7 +88,7 @@ class Options(Between):
         return self.receiver(path, *arguments)
 
     def received(self, child):
-        """What the receiver prints when it is asked to end, after it has read all that came to its socket."""
+        """Returns the result of the receiver, ended after it has read all that came to its socket."""
         wait_until(lambda: netns.udp_socket(child.pid, PORT)[0] == 0, 20, "an empty socket")
         child.signal(signal.SIGINT)
         self.ended(child)
@@ -146,7 +146,7 @@ class BySource(Options):
         for address in (f"{STRANGER4}/24", f"{STRANGER6}/64"):
             words = ["ip", "address", "add", address, "dev", netns.DEVICE[NEAR]]
             self.spaces.run(NEAR, *words, *(["nodad"] if ":" in address else []))
-        # What replies to a stranger is nobody's.
+        # Replies to a stranger go to a MAC address, and are dropped there.
         for address in (STRANGER4, STRANGER6):
             self.spaces.run(FAR, "ip", "neighbour", "add", address, "lladdr", netns.MAC[NEAR],
                             "dev", netns.DEVICE[FAR], "nud", "permanent")

@@ -160,7 +160,7 @@ class Verbs(Case):
                 self.assertEqual((stream["verified"], stream["duplicates"]), (stream["messages_delivered"], 0))
 
     def test_queue_pairs_of_a_provider_without_locks(self):
-        """What resets a queue pair is the thread that polls: mlx5 ends the process where another does."""
+        """The thread that polls resets a queue pair: mlx5 ends the process where another does."""
         path = self.verbs_config()
         path.write_text(path.read_text().replace("device: mlx5_0", "device: mlx5_0, reconnect: 20 s"))
         single = {"environment": {"MLX5_SINGLE_THREADED": "1"}, **self.prefix()}

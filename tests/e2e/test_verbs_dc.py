@@ -220,7 +220,7 @@ class VerbsDc(Case):
         self.assertRegex(child.stderr, "mlx5_0: mlx5dv_create_qp of a target: Cannot allocate memory; `rdma resource`")
 
     def test_devices_without_dc(self):
-        """What failed is named, and what to use instead: another provider's device, firmware without DC."""
+        """The message names what failed, and what to use instead: another provider's device, firmware without DC."""
         for device, words in (("vendor: soft-roce", "mlx5 does not run it"),
                               ("caps: {dc: false}", "mlx5dv_create_qp of a target")):  # fmt: skip
             name = f"{words[:5].strip()}.yaml"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What filters for tests do alike, beside filters/pass.h: a device around another, and endpoints
- * in a list of their worker's. Beside what that one asks for, who includes this has defined `host`
- * of a device, `endpoints` of a worker, and `next` and `cookie` of an endpoint.
+ * The common part of filters for tests, beside filters/pass.h: a device around another, and
+ * endpoints in a list of their worker's. Beside what that one asks for, who includes this has
+ * defined `host` of a device, `endpoints` of a worker, and `next` and `cookie` of an endpoint.
  */
 #ifndef FAKES_WRAP_H
 #define FAKES_WRAP_H

@@ -10,7 +10,7 @@
 static struct wire_message first, second;
 static uint8_t frame[WIRE_FRAME_MAX];
 
-/* What an encoder leaves out since it means nothing. */
+/* Clears the fields that an encoder leaves out since they mean nothing. */
 static void drop_idle(struct wire_message *message)
 {
   if (message->fd_count == 0)

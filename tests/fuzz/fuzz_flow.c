@@ -137,7 +137,7 @@ static void say_hello(int fd)
   (void)!send(fd, frame, length, MSG_NOSIGNAL);
 }
 
-/* What this side says, which may be at any time. */
+/* Makes this side say something, which may be at any time. */
 static void speak(void)
 {
   const struct control_totals totals = {.messages = take()};

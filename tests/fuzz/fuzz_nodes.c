@@ -31,7 +31,7 @@
 #define PATIENCE_S 20
 #define ANSWER_MS 20
 
-/* What the node has heard of one peer; the control thread's own. */
+/* Messages that the node has heard of one peer; the control thread's own. */
 struct seen {
   bool is_here, has_joined, is_gone;
   bool on_offer[REGIONS + 1], may_go[REGIONS + 1];
@@ -196,7 +196,7 @@ static void on_message(void *context, const struct control_node_message *m)
   }
 }
 
-/* What this side says, of whom it may have lost by now. */
+/* Makes this side say something to a peer that it may have lost by now. */
 static void speak(void)
 {
   const struct pst_blob blob = own_blob(take() % 3);
@@ -294,7 +294,8 @@ static bool hear_frame(const struct end *end)
   return hear(end->fd, frame, length) && wire_decode(frame, length, &message, why) == 0;
 }
 
-/* What comes behind JOIN is heard in vain before it is answered. There may be no answer. */
+/* Reads frames until the answer to JOIN: the node ignores messages behind JOIN until it has
+ * answered. There may be no answer. */
 static void hear_welcome(const struct end *end)
 {
   struct pollfd wait = {.fd = end->fd, .events = POLLIN};

@@ -240,8 +240,8 @@ static void check_verdict(struct seen *seen, uint32_t verdict, const struct dg_m
   REQUIRE(seen->holds == flow.holds);
 }
 
-/* What the sender did not sign is not taken, and what it signed is not unauthentic, unless it is
- * cut. */
+/* A datagram that the sender did not sign is not taken, and one that it signed is not unauthentic,
+ * unless it is cut. */
 static void check_tag(uint32_t bits, bool has_room, uint32_t verdict, uint64_t unauthentic)
 {
   const bool is_signed = bits & IS_CHECKED && has_room;

@@ -92,7 +92,7 @@ static void try_manner(const struct manner *manner)
   app_source_close(&source);
 }
 
-/* What no capture's content reaches. */
+/* Calls the code that no capture's content reaches. */
 static void try_others(void)
 {
   struct source_params params = {.stream = "s", .message = 64};

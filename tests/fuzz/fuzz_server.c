@@ -135,7 +135,7 @@ static uint64_t take_number(void)
   return byte < 128 ? numbers[byte % COUNT(numbers)] : byte - 128u;
 }
 
-/* What regions hold, as long as it is not too long. */
+/* Returns the sum of `length` bytes of a region; 0: that is too long. */
 static uint32_t crc_of(uint64_t length)
 {
   static uint8_t bytes[WORLD_FILE_BYTES * 4];

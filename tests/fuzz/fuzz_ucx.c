@@ -106,7 +106,7 @@ ucs_status_t ucp_dt_create_generic(const ucp_generic_dt_ops_t *ops, void *contex
   return UCS_OK;
 }
 
-/* What it would read is read. */
+/* Reads the bytes that UCX would read. */
 ucs_status_ptr_t ucp_am_send_nbx(ucp_ep_h ep, unsigned id, const void *header, size_t header_length,
                                  const void *buffer, size_t count, const ucp_request_param_t *param)
 {
@@ -240,8 +240,7 @@ void ucx_watch_end(int pidfd)
   (void)pidfd;
 }
 
-/* What may be read and written by one-sided access: behind the ring, nothing of which a message is.
- */
+/* Permits one-sided access to the memory behind the ring, which holds no message. */
 void *ucx_mr_enter(struct pst_device *of, uint64_t address, uint64_t length, uint32_t access)
 {
   const uint64_t base = (uintptr_t)own.memory + (uint64_t)SLOTS * STRIDE;

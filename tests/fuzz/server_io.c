@@ -58,7 +58,7 @@ void serve_io_submit(struct io *io, struct io_request *request)
     world_require_unused(request->bytes, request->length);
     world_io_require_unused(request->bytes, request->length);
   }
-  /* What is given its name next has all its bytes. */
+  /* A file that gets its name next has all its bytes. */
   for (uint32_t i = 0; i < request_count && request->op == IO_SYNC; i++)
     REQUIRE(requests[i]->op != IO_WRITE || requests[i]->fd != request->fd);
   /* A sum is nobody else's meanwhile. */

@@ -353,7 +353,8 @@ void model_posted(struct model *model, uint8_t op, uint64_t region, uint64_t pla
   first->moved += length;
 }
 
-/* What gets its name now is what the peer said that it is, as far as is read here. */
+/* Requires that a file which gets its name now has the sum that the peer said, as far as it is read
+ * here. */
 static void require_sum(const struct question *q, const struct model_file *file, int fd)
 {
   uint8_t bytes[WORLD_SUMMED], sum[SERVE_SHA256_BYTES];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a peer's questions allow the server to touch, and what has come of them, from the messages
- * alone: sizes of files, what of them has come, which bytes of which region. Knows nothing of how
- * the server goes about it.
+ * A model of what a peer's questions allow the server to touch, and of their results, from the
+ * messages alone: sizes of files, what of them has come, which bytes of which region. Knows
+ * nothing of how the server goes about it.
  */
 #ifndef FUZZ_SERVER_MODEL_H
 #define FUZZ_SERVER_MODEL_H

@@ -41,7 +41,7 @@ static void put_file(int root, const char *name, off_t size, off_t data)
   close(fd);
 }
 
-/* What was there once more, and nothing else. */
+/* Makes the folder's first contents once more, and nothing else. */
 void world_root_make(void)
 {
   REQUIRE(nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS) == 0);

@@ -70,7 +70,7 @@ void world_root_make(void);           /* as it was */
 const char *world_root(void);
 void world_root_truncate(const char *name, uint64_t size);
 void world_root_remove(const char *name);
-/* What lies beside it is as it was. */
+/* Requires that the files beside the root are unchanged. */
 void world_root_require_outside(void);
 
 /* ---- fuzz_server.c ---- */

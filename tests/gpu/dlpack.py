@@ -52,7 +52,7 @@ class Batch(ctypes.Structure):
 
 
 class Rows:
-    """What from_dlpack() takes: views that make one tensor."""
+    """Views that from_dlpack() takes: they make one tensor."""
 
     def __init__(self, library, receiver, views, rows, stream):
         self.managed = c_void_p()

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What threads of core share without a lock. */
+/* State that threads of core share without a lock. */
 #include "litmus.h"
 
 #include <csignal>
@@ -85,7 +85,7 @@ template <typename T> void stat_set_of(shared<T> *field, T value)
 {
   __atomic_store_n(field, value, __ATOMIC_RELAXED);
 }
-/* What only who sees the state looks at. */
+/* Sets a field that a thread reads only once it has seen the state. */
 static void stat_set_of(plain<uint64_t> *field, uint64_t value)
 {
   *field = value;
@@ -194,8 +194,8 @@ static int dlpack_take_back_some(struct pst_receiver *, struct tensor **list)
 /* ---- Mail -------------------------------------------------------------------------------------
  */
 
-/* What is put in is taken, or its owner is woken for it; and an owner that is woken once is not
- * woken for ever. */
+/* An entry that is put in is taken, or its owner is woken for it; and an owner that is woken once
+ * is not woken for ever. */
 struct mail_box : rl::test_suite<mail_box, 2> {
   struct mailbox box;
   struct eventfd fd;

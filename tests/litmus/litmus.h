@@ -21,7 +21,7 @@
 #undef assert
 #define assert(condition) RL_ASSERT(condition)
 
-/* What a run does without. */
+/* The memory order that a run leaves out. */
 enum weakening {
   WEAK_NOTHING,
   WEAK_RELEASE, /* stores and read-modify-writes publish nothing */
@@ -131,7 +131,7 @@ template <typename T> bool litmus_cas(rl::atomic<T> *at, T *expected, T value, i
   }
   return at->compare_exchange_strong(*expected, value, litmus_order(order, RMW), $);
 }
-/* What each read-modify-write is made of. */
+/* The parts of each read-modify-write. */
 template <typename T, typename F> T litmus_rmw(rl::atomic<T> *at, F change, int order)
 {
   T found = at->load(weakened == WEAK_RMW ? litmus_order(order, LOAD) : rl::mo_relaxed, $);
@@ -218,7 +218,7 @@ typedef plain<int> bytes;
 
 #define LITMUS_RUNS 10000
 
-/* What comes of it: rl::test_result_success, or what Relacy has found. */
+/* Returns the result of a run: rl::test_result_success, or Relacy's finding. */
 template <typename Test> rl::test_result_e litmus_run(enum weakening without, bool tells)
 {
   std::ostream nowhere(nullptr);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the two ends of loopback share, each end on a thread of its own. */
+/* State that the two ends of loopback share, each end on a thread of its own. */
 #include "litmus.h"
 
 enum weakening weakened;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What threads of filters, of ethernet, verbs_rc, verbs_dc and ucx share without a lock. */
+/* State that threads of filters, of ethernet, verbs_rc, verbs_dc and ucx share without a lock. */
 #include "litmus.h"
 
 #include <cstdarg>
@@ -464,7 +464,7 @@ struct flights : rl::test_suite<flights, 2> {
   }
 };
 
-/* What DPDK's control thread did is done. */
+/* The work of DPDK's control thread is complete when it is seen. */
 struct control_thread : rl::test_suite<control_thread, 2> {
   atomic<bool> is_set;
   bytes done;
@@ -538,7 +538,7 @@ static void free(struct rc_counter_baseline *since)
 
 static struct rc_counter_baseline *the_since;
 
-/* What a thread that takes asynchronous events has left is found with its notice. */
+/* A notice shows what a thread that takes asynchronous events has left. */
 struct notices : rl::test_suite<notices, 2> {
   struct pst_device device;
   struct pst_worker worker;
@@ -806,7 +806,7 @@ struct handles : rl::test_suite<handles, 2>, ends {
   }
 };
 
-/* What has befallen a queue pair is found with the notice. */
+/* A notice shows the events of a queue pair. */
 struct events : rl::test_suite<events, 2>, ends {
   void before()
   {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a router and its clients share without a lock: `penstock share`. */
+/* State that a router and its clients share without a lock: `penstock share`. */
 #include "litmus.h"
 
 enum weakening weakened;
@@ -326,7 +326,7 @@ struct commands : rl::test_suite<commands, 2>, ends {
   }
 };
 
-/* What a worker uses is not deregistered. */
+/* A registration that a worker uses is not removed. */
 struct registrations : rl::test_suite<registrations, 2>, ends {
   struct share_mr mr;
   struct share_class limits;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tests of all folders share: fake host. */
+/* Helpers of the tests of all folders: fake host. */
 #include "fake_host.h"
 
 #include <errno.h>

@@ -17,7 +17,7 @@ struct fake_option {
 
 extern const struct pst_host fake_host;
 
-/* What the host's clock says. Only the test moves it. */
+/* Time of the host's clock. Only the test moves it. */
 extern uint64_t fake_clock_ns;
 
 /* The lines logged since fake_log_clear(), each "LEVEL text\n" with the level's

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tests of all folders share: simulated clock. */
+/* Helpers of the tests of all folders: simulated clock. */
 #include "simulated_clock.h"
 
 #include <dlfcn.h>

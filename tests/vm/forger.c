@@ -65,7 +65,7 @@ static void forge(uint8_t *bytes, size_t length)
     }
 }
 
-/* What has come from one end goes to the other. False: it has come to its end. */
+/* Passes bytes from one end to the other. False: it has come to its end. */
 static int pass_on(int from, int to)
 {
   static uint8_t bytes[ROOM];

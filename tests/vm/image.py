@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What a guest boots: Debian's own kernel and an initramfs with the modules it needs.
+"""Makes the files that a guest boots: Debian's own kernel and an initramfs with the modules it needs.
 
 usage: image.py BUILD     fetches the kernel's package into BUILD/vm, unless it is there
 

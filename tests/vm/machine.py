@@ -33,8 +33,8 @@ RDMA_CM_LISTENER = "rdma resource show cm_id | grep -q LISTEN"
 
 
 def with_memlock(kib):
-    """What stands before a command that is to lock so much memory and no more: root's
-    privilege to pass the limit is taken away, too."""
+    """Returns the words before a command that may lock so much memory and no more: root's privilege to pass the limit
+    is taken away, too."""
     return f"setpriv --inh-caps -ipc_lock --bounding-set -ipc_lock prlimit --memlock={kib * 1024}"
 
 
@@ -258,7 +258,7 @@ class Guest:
         return job
 
     def counters(self):
-        """What rxe0 has counted on its port, by name."""
+        """Returns rxe0's counters of its port, by name."""
         shown = self.run("cd /sys/class/infiniband/rxe0/ports/1/hw_counters\ngrep . *").stdout
         return {name: int(value) for name, _, value in (line.partition(":") for line in shown.splitlines())}
 

@@ -30,7 +30,7 @@ NEVER_AGAIN = {"connection": "rdma_cm", "timeout": 24}
 # The longest, of many connections or of threads that share the only CPU. The kernel sees them alike
 # wherever the other end is: between processes alone.
 LONG = ("flipped_bits_*", "guests_leave_*", "nothing_is_left_*", "concurrent_atomics_*", "fan_in_*", "two_sleeping_*")
-# What is done otherwise by SENDs, over several queue pairs, or with shared receives.
+# Cases that SENDs, several queue pairs, or shared receives do otherwise.
 SHAPED = ("many_*", "every_length_*", "slots_*", "post_*", "written_*", "drained_*", "guests_come_*")
 SHAPED_BY_CM = ("many_*", "slots_*", "drained_*", "guests_come_*")
 
@@ -43,7 +43,7 @@ class Contract(guests.Case):
         super().setUp()
 
     def contract(self, options, cases=(), skip=(), under="", apart=False):
-        """What became of each case: a set of (title of its round, name, OK or SKIPPED)."""
+        """Returns the outcome of each case: a set of (title of its round, name, OK or SKIPPED)."""
         before = self.guest().resources()
         words = ["--apart"] if apart else []
         words += [f"--option {key}={value}" for key, value in {"device": "10.9.0.1", **options}.items()]

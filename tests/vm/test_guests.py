@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What guests.py promises: jobs, files and signals; guests that hang, die or are cut off;
-and nothing that outlives the test."""
+"""The promises of guests.py: jobs, files and signals; guests that hang, die or are cut off; and nothing that outlives
+the test."""
 import os
 import pathlib
 import signal

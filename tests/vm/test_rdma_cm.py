@@ -13,9 +13,9 @@ PORT = 20049
 
 class RdmaCm(test_verbs_rc.VerbsRc):
     OPTIONS = {"connection": "rdma_cm"}
-    # What a connection carries is no different by exchange, where all of it is tried on bad wires, too: here
-    # one queue pair and four connect on them. The kernel sends one of its messages at a time, so losses
-    # affect them and reordering does not.
+    # A connection carries the same by exchange, which is tried in full on bad wires: here one queue pair
+    # and four connect on them. The kernel sends one of its messages at a time, so losses affect them and
+    # reordering does not.
     MORE_BAD_WIRES = ()
     BAD_WIRES_OF_FOUR = test_verbs_rc.BAD_WIRES[:1]
 

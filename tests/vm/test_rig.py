@@ -142,7 +142,7 @@ class Routed(Between):
     router = True
 
     def test_ordinary_routes_lead_through(self):
-        # What another test sent is through once this is.
+        # Packets that another test sent have passed once this has.
         self.guest("a").run("busybox ping -c 1 -W 60 10.9.2.1")
         before = self.guest("r").network_counter("Ip", "InHdrErrors")
         near, _ = self.between("ibv_rc_pingpong", *["-g 1 -n 100"] * 2, to="10.9.2.1")

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What soft-RoCE answers to each error that a transport meets: the table beside this file."""
+"""soft-RoCE's answer to each error that a transport meets: the table beside this file."""
 import difflib
 
 import guests

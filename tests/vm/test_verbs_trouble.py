@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What verbs_rc says when something is wrong, how soon, with which exit status; and that a fresh
-run works after it, with nothing left behind."""
+"""verbs_rc's messages when something is wrong, how soon, with which exit status; and a fresh run works after it, with
+nothing left behind."""
 import os
 import re
 import signal

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the receiver finds is what was injected, of each kind, exactly. */
+/* The receiver finds exactly the faults that were injected, of each kind. */
 #include "fault.h"
 
 #define COUNT UINT64_C(200000)

@@ -26,7 +26,7 @@ void fault_close(struct fault_stream *stream)
   contract_pair_close(stream->pair);
 }
 
-/* What is done belongs to the sender again: it writes there at once. */
+/* Takes a DONE: its slots belong to the sender again, which writes there at once. */
 static void take_done(struct fault_stream *stream, const struct pst_completion *done)
 {
   struct contract_side *side = &stream->pair->sender;

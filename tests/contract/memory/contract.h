@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What every memory plugin must do, whatever its memory: the words of memory.h
- * as test cases. A case whose capability the plugin does not announce is
- * skipped; what is announced is tried.
+ * Cases that every memory plugin must pass, whatever its memory: the words of
+ * memory.h. A case whose capability the plugin does not announce is skipped;
+ * what is announced is tried.
  */
 #ifndef CONTRACT_MEMORY_H
 #define CONTRACT_MEMORY_H

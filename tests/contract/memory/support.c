@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the contract of memories shares. */
+/* Helpers of the contract of memories. */
 #include "contract.h"
 
 #include <sched.h>

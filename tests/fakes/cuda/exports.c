@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What an application that is linked with libcuda calls by name, as cuda.h names it. */
+/* Functions that an application which is linked with libcuda calls by name, as cuda.h names
+ * them. */
 #include "fake.h"
 
 #include <string.h>

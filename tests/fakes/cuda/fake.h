@@ -54,7 +54,7 @@
 
 #define FAKE_DEVICES_MAX 8
 
-/* What a device is to all processes: its place among `devices`. */
+/* Identity of a device for all processes: its place among `devices`. */
 #define FAKE_NAME "fake-cuda-%d"
 
 enum fake_kind { FAKE_DEVICE, FAKE_VMM, FAKE_IPC, FAKE_HOST, FAKE_REGISTERED, FAKE_MANAGED };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the kernels do, said plainly. False: an address that the device does not reach. */
+/* The kernels in plain C. False: an address that the device does not reach. */
 #include "fake.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a NIC writes, and the device sees later: each range that is exported as a dma-buf has a
+/* Writes of a NIC, which the device sees later: each range that is exported as a dma-buf has a
  * second memory, in which others write, and of which a flush brings over what has changed. What
  * the device writes is in both at once. */
 #include "fake.h"

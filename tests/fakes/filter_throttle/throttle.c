@@ -85,8 +85,8 @@ static int throttle_endpoint_open(struct pst_worker *worker,
 
 /* ---- The one thing it does --------------------------------------------------------- */
 
-/* What may be taken grows with time, up to ten milliseconds' worth and one more: a
- * thread that is not scheduled for a while makes up for it. */
+/* Adds to the requests that may be taken, which grow with time, up to ten milliseconds' worth and
+ * one more: a thread that is not scheduled for a while makes up for it. */
 static void reckon(struct pst_endpoint *endpoint)
 {
   const struct pst_device *device = endpoint->worker->device;

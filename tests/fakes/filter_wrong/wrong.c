@@ -109,7 +109,7 @@ static void wrong_worker_close(struct pst_worker *worker)
   inner->worker_close(worker);
 }
 
-/* What arrives while it arms is not looked for. */
+/* Arms without looking for completions that arrive meanwhile. */
 static int arm_blindly(struct pst_worker *worker)
 {
   const unsigned int before = sends;

@@ -63,7 +63,7 @@ static void *map(void *at, size_t bytes, int prot, int flags, int fd, off_t offs
   return (void *)syscall(SYS_mmap, at, bytes, prot, flags, fd, offset);
 }
 
-/* What lies behind a file's end in its last page: zeros, which may be written. */
+/* Maps the rest of a file's last page behind its end: zeros, which may be written. */
 static void map_end(char *at, size_t length, int prot, int fd, off_t offset)
 {
   struct stat file;

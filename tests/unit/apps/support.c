@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tests of apps share. */
+/* Helpers of the tests of apps. */
 #include "support.h"
 
 #include <dirent.h>

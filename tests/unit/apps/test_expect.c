@@ -114,7 +114,7 @@ static void what_is_not_met_reads_as_a_sentence(void **state)
     assert_string_equal(app_expect_sentence(&table[i].result, text), table[i].sentence);
 }
 
-/* What came before the peer was killed, say. */
+/* Only a lower bound of the messages is known: those that came before the peer was killed, say. */
 static void messages_at_least_known(void **state)
 {
   struct account account = good();

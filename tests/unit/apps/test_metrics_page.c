@@ -41,7 +41,8 @@ static void test_families(void **state)
   free(text);
 }
 
-/* What a label holds ends neither the label nor the line, and is UTF-8; what is too long is cut. */
+/* The text of a label ends neither the label nor the line, and is UTF-8; a text that is too long is
+ * cut. */
 static void test_labels(void **state)
 {
   static const struct metrics_name a = {METRICS_GAUGE, "a", "A."};

@@ -9,7 +9,7 @@
 
 #define FENCE ((struct pst_fence *)&world)
 
-/* What the library answers, and what the pump has asked. */
+/* Answers of the library, and requests of the pump. */
 static struct {
   enum pst_state state;
   int acquires; /* slots at a time; 0: none are free */
@@ -22,7 +22,7 @@ static struct {
   struct pst_fence *behind;
 } world;
 
-/* What source and sink answer. */
+/* Answers of source and sink. */
 static struct {
   int ready, filled, taken, made_stand;
   uint32_t offered;

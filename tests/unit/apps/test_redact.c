@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a report hides, and what it keeps. */
+/* Texts that a report hides, and texts that it keeps. */
 #include "support.h"
 
 #include <json-c/json.h>

@@ -273,7 +273,7 @@ static void a_recording_of_short_messages_goes_on_behind_a_loss(void **state)
   unlink("out");
 }
 
-/* What finish() says of these, and what is kept. */
+/* Checks that finish() refuses these views, and returns the part that is kept. */
 static char *part_of(const struct pst_view *views, uint32_t n, size_t *got)
 {
   struct pst_error error = PST_ERROR_INIT;

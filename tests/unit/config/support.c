@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tests of config share. */
+/* Helpers of the tests of config. */
 #include "support.h"
 
 #include <errno.h>

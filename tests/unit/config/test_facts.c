@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a plugin's check() reports, and what it knows of its devices, beside the stream. */
+/* Reports and facts of a plugin's check(), beside the stream. */
 #include "support.h"
 
 #define T "t.yaml:"

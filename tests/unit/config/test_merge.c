@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is written at one level, over what the enclosing one says; defaults. */
+/* Values of one level override those of the enclosing one; defaults. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tests of control share. */
+/* Helpers of the tests of control. */
 #include "harness.h"
 
 #include <arpa/inet.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What strangers can make an end hold, and what it says where its own descriptors end. */
+/* Limits on what strangers can make an end hold, and its errors when its own descriptors run
+ * out. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -87,7 +88,7 @@ static void await_memory(uint64_t least, uint64_t most)
   }
 }
 
-/* What half frames took goes back to the system once those who sent them have gone. */
+/* The memory of half frames goes back to the system once their senders have gone. */
 static void test_memory_comes_back(void **state)
 {
   enum { COUNT = 200, SENT = 60000 };

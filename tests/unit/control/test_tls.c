@@ -96,7 +96,8 @@ static void sender_begin(struct pair *pair, const struct pst_tls_params *tls)
   assert_int_equal(end_connect(pair->sender, control_port(pair->receiver->control)), 0);
 }
 
-/* What came before has not hurt the receiver: a sender with credentials meets it. Ends both. */
+/* The receiver still serves after the test's peers: a sender with credentials connects to it. Ends
+ * both. */
 static void assert_receiver_serves_on(struct pair *pair, const struct pst_tls_params *tls)
 {
   sender_begin(pair, tls);
@@ -749,7 +750,7 @@ static void test_rotation(void **state)
   log_wait("read changed credentials");
   log_wait("is revoked, `crl` says");
   end_close(second.sender);
-  /* What is open stays open. */
+  /* Connections that are open stay open. */
   assert_int_equal(control_finish(first.sender->control, first.out, &totals), 0);
   end_wait(first.receiver, SEEN_FINISH, first.in, 0);
   credential_write("changing.crl", "nothing", 0644);
@@ -848,7 +849,7 @@ static void test_rotation_of_keys(void **state)
   end_close(pair.receiver);
 }
 
-/* What failed for want of a descriptor is tried again, with one line in the log. */
+/* A read that failed for want of a descriptor is tried again, with one line in the log. */
 static void test_rotation_without_descriptors(void **state)
 {
   struct pst_tls_params here = credentials_of("here", "ours");

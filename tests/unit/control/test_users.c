@@ -526,7 +526,7 @@ static void test_folder_is_private_and_goes(void **state)
   assert_int_equal(stat(folder, &is), -1);
 }
 
-/* What a killed process leaves goes with the next start, and what another has does not. */
+/* The next start removes the folder of a killed process, and leaves those of others. */
 static void test_folders_of_the_dead(void **state)
 {
   struct unix_listener dead, alive, next;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tests of datagram share. */
+/* Helpers of the tests of datagram. */
 #include "support.h"
 
 #include "check.h"

@@ -246,7 +246,8 @@ static void a_pause_that_is_usual_is_no_silence(void **state)
   assert_int_equal(take(&flow, &(struct packet){camera, 5, 8, .time_ns = now_ns}), DG_HOLD);
 }
 
-/* What a new sender sent while the first one could still go on is lost, and said to be. */
+/* Messages that a new sender sent while the first one could still go on are lost, and counted as
+ * lost. */
 static void a_quick_restart_loses_and_says_so(void **state)
 {
   struct dg_flow flow = begin(DG_FRAMING_RTP, false, 0);

@@ -311,7 +311,8 @@ static bool is_spent(const struct attack *attack, const struct wire *wire)
   return wire->total >= fixed + DG_TAG_BYTES && (number < attack->due || number == attack->early);
 }
 
-/* What the attacker makes of nothing, or by a key of its own, for numbers that are due. */
+/* Makes a datagram of the attacker, of random bytes or by a key of its own, for numbers that are
+ * due. */
 static void forge(struct attack *attack, struct wire *wire)
 {
   if (random_below(2)) {

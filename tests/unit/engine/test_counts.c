@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is counted of a device, and which gaps of streams its drops explain. */
+/* Counters of a device, and which gaps of streams its drops explain. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -67,7 +67,7 @@ static void no_more_than_there_is_room_for(void **state)
   assert_int_equal(counts.drop_count, COUNTS_DROPS_MAX);
 }
 
-/* What bounds the messages behind the last one is no count of drops. */
+/* A gauge that bounds the messages behind the last one is no count of drops. */
 static void levels_are_no_drops(void **state)
 {
   static struct counts counts;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What ends a sleep, and what keeps a thread from it. */
+/* Events that end a sleep, and events that keep a thread from sleeping. */
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a thread used of a CPU between two looks. */
+/* CPU use of a thread between two readings. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>

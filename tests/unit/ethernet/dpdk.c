@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tests of ethernet share: dpdk. */
+/* Helpers of the tests of ethernet: dpdk. */
 #include "dpdk.h"
 
 #include <sched.h>

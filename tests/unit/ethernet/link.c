@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tests of ethernet share: link. */
+/* Helpers of the tests of ethernet: link. */
 #include "link.h"
 
 #include <arpa/inet.h>

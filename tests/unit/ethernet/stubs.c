@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tests of ethernet share: stubs. */
+/* Helpers of the tests of ethernet: stubs. */
 #include "stubs.h"
 
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tests of ethernet share. */
+/* Helpers of the tests of ethernet. */
 #include "support.h"
 
 #include <arpa/inet.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tests of transports/ethernet share. */
+/* Helpers of the tests of transports/ethernet. */
 #ifndef ETHERNET_SUPPORT_H
 #define ETHERNET_SUPPORT_H
 

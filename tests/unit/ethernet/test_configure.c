@@ -11,7 +11,7 @@
 #include "port.h"
 #include "stubs.h"
 
-/* What the driver refuses, and what was asked of it. */
+/* Calls that the driver refuses, and those that it got. */
 static bool refuses_isolation, refuses_rules;
 static bool is_isolated, ran_open; /* it ran without isolation */
 static uint32_t runs, set_ups;

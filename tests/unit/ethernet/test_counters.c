@@ -132,7 +132,7 @@ static void losses_of_a_card_count_from_its_start(void **state)
   stop();
 }
 
-/* What is not known is not 0. */
+/* A counter that the driver does not have is not reported as 0. */
 static void a_driver_that_counts_no_loss_has_no_such_counter(void **state)
 {
   const char *cause;

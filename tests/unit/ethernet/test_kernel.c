@@ -244,7 +244,7 @@ static void a_moved_neighbour_is_followed(void **state)
   link_run(LINK_A, "ip neigh flush dev va0");
 }
 
-/* What a port without a kernel says and hears, until `until`. */
+/* Sends and receives for a port without a kernel, until `until`. */
 static void drive(struct eth_neighbours *n, int raw, uint64_t until)
 {
   for (uint64_t now = link_now(); now < until; now = link_now()) {

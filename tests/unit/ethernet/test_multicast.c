@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is reported when, on a clock of the test's; the queries are those of routers. */
+/* Reports and their times, on a clock of the test's; the queries are those of routers. */
 #include "support.h"
 
 #include "message.h"

@@ -43,7 +43,7 @@ static void drop_all(struct port *port, uint64_t now)
     ;
 }
 
-/* What `from` has to say is heard by `to`; returns how many frames. */
+/* Passes the frames of `from` to `to`; returns how many. */
 static uint32_t carry(struct port *from, struct port *to, uint64_t now)
 {
   uint32_t count = 0;

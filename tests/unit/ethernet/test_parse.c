@@ -363,7 +363,7 @@ static void what_the_device_found_counts(void **state)
   assert_int_equal(eth_parse(&whole, ETH_IP_IS_GOOD, &packet), ETH_IS_UDP);
 }
 
-/* What a sender on this host leaves to a device that the frame never meets. */
+/* A sender on this host leaves the checksum to a device that the frame never meets. */
 static void a_partial_checksum_is_taken_where_it_may_be(void **state)
 {
   struct eth_template_params params = params_of("10.0.0.1", "10.0.0.2");

@@ -13,7 +13,7 @@
 #include "stubs.h"
 #include "support.h"
 
-/* What is asked for, what DPDK refuses, and what was done. */
+/* Options, calls that DPDK refuses, and calls that it got. */
 static struct pst_options {
   uint64_t driver, role, mtu;
   const char *socket, *netdev;

@@ -13,7 +13,7 @@ static struct pst_completion got[ETH_BURST];
 static const struct eth_driver driver = {.name = "memif", .traits = ETH_DONE_AT_ONCE};
 static uint32_t singles; /* frames that came by eth_rx_take() */
 
-/* What will arrive. */
+/* Frames that will arrive. */
 static struct {
   uint8_t bytes[STRIDE];
   uint32_t length;

@@ -593,7 +593,8 @@ static void its_slot_is_the_device_s_until_it_is_sent(void **state)
   assert_int_equal(cookie, 100);
 }
 
-/* What a full queue does not take is the sender's, and its mbufs the pool's. */
+/* Requests that a full queue does not take stay the sender's, and their mbufs go back to the
+ * pool. */
 static void a_full_queue_leaves_it_where_it_is(void **state)
 {
   uint64_t cookie;

@@ -196,7 +196,7 @@ static void what_is_too_long_takes_no_slot_for_good(void **state)
   release(1);
 }
 
-/* What is for another ring, or for nobody, has no way out of the device. */
+/* Frames for another ring, or for none, cannot leave the device: they are lost and counted. */
 static void frames_of_others_are_lost_and_counted(void **state)
 {
   static struct pst_ring other;

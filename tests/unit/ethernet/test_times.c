@@ -21,7 +21,7 @@ static uint32_t reads;
 
 const struct eth_driver eth_drivers[ETH_DRIVERS];
 
-/* What libdpdk and libc have elsewhere. */
+/* Functions that libdpdk and libc define elsewhere. */
 int __wrap_clock_gettime(clockid_t clock, struct timespec *now);
 int __wrap_usleep(useconds_t us);
 

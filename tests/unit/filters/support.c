@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tests of filters share. */
+/* Helpers of the tests of filters. */
 #include "support.h"
 
 #include <stdlib.h>

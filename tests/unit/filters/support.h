@@ -17,7 +17,7 @@
 #define INNER_POSTED_MAX 65536u
 #define INNER_MR_BYTES 8192u
 
-/* What the transport inside was asked, and what it answers next. */
+/* Requests that the transport inside got, and its next answers. */
 struct inner {
   struct pst_request posted[INNER_POSTED_MAX];
   uint32_t count;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What befalls which message: by seed, rates and number alone; and what the ledger has of it. */
+/* Faults of each message: by seed, rates and number alone; and the ledger of them. */
 #include "support.h"
 
 /* The first outputs of splitmix64 from 1234567, as its other implementations have them. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the loader's tests share: the log's lines, and scratch folders of plugins. */
+/* Helpers of the loader's tests: the log's lines, and scratch folders of plugins. */
 #ifndef TEST_LOADER_SUPPORT_H
 #define TEST_LOADER_SUPPORT_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a library's constructors find and leave in the process that opens a plugin. */
+/* Effects of a library's constructors on the process that opens a plugin, and of the process on
+ * them. */
 #include "support.h"
 
 #include <dlfcn.h>
@@ -22,7 +23,7 @@ static void handle(int number)
   handled = number;
 }
 
-/* What the constructor of a library saw in the environment. */
+/* Returns the value that the constructor of a library saw in the environment. */
 static const char *saw(const char *library)
 {
   char path[512];
@@ -111,7 +112,7 @@ static void variables_are_there_while_it_is_opened(void **state)
   signals_set();
   assert_int_equal(load("patching"), 0);
   assert_string_equal(saw("fixture_patching"), "quiet");
-  /* What the library sets by itself is its own affair. */
+  /* A variable that the library sets itself stays. */
   assert_string_equal(getenv("FIXTURE_MADE"), "by a library");
   unsetenv("FIXTURE_MADE");
   assert_environment(before);

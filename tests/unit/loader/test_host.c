@@ -61,7 +61,7 @@ static void test_library_open(void **state)
   assert_non_null(dlsym(handle, PST_PLUGIN_SYMBOL));
   assert_string_equal(loader_libraries(plugin)[0], PST_FIXTURES "/libfixture_lender.so");
   assert_null(loader_libraries(plugin)[1]);
-  /* What was handed out before stays what it was. */
+  /* A list that was returned before does not change. */
   assert_null(before[0]);
   assert_int_equal(plugin->host->library_open(
                        plugin->host, PST_FIXTURES "/../abi/libfixture_lender.so", &again_handle),

@@ -63,7 +63,7 @@ static void test_no_pointer_is_null(void **state)
   assert_int_equal(memory.open(NULL, NULL, NULL), -EOPNOTSUPP);
 }
 
-/* What a plugin has is its own, and what it announces comes with it. */
+/* A plugin's own calls are not replaced, and its announced capabilities have their calls. */
 static void test_no_call_is_replaced(void **state)
 {
   struct pst_transport_ops transport, transport_out;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tests of loopback share. */
+/* Helpers of the tests of loopback. */
 #include "support.h"
 
 struct rig rig;

@@ -80,7 +80,8 @@ static void lent_slot_that_is_kept_is_not_done_by_later_ones(void **state)
   assert_int_equal(polled[0].u.done.count, 1);
 }
 
-/* What the receiver has taken over is its own until it gives it back; the rest is cancelled. */
+/* Messages that the receiver has taken over stay valid until it gives them back; the others are
+ * cancelled. */
 static void abort_cancels_what_was_not_taken_over(void **state)
 {
   (void)state;

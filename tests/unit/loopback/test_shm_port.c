@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What another process offers: control memory, slots and descriptors, each refused where it could
+/* Offers of another process: control memory, slots and descriptors, each refused where it could do
  * harm. */
 #include "support.h"
 

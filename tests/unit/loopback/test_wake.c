@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What arm() does lest a wake-up be lost: whose threads have a barrier, and when it looks again. */
+/* arm() loses no wake-up: which threads have a barrier, and when it looks again. */
 #include "support.h"
 
 #include <linux/membarrier.h>

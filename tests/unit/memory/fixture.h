@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tests of memory share: fixture. */
+/* Helpers of the tests of memory: fixture. */
 #ifndef TEST_FIXTURE_H
 #define TEST_FIXTURE_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What `late` does beyond the contract: it is late, it cannot be touched, and it
- * catches those who give slots away too early. */
+/* The memory `late` beyond the contract: its copies are late, it cannot be touched, and it catches
+ * callers that give slots back too early. */
 #include "fixture.h"
 
 #include <errno.h>

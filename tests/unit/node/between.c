@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tests of node share: between. */
+/* Helpers of the tests of node: between. */
 #include "between.h"
 
 #include <arpa/inet.h>

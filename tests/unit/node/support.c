@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tests of node share. */
+/* Helpers of the tests of node. */
 #include "support.h"
 
 #include <poll.h>

@@ -276,7 +276,7 @@ static int listen_plain(char text[64])
   return fd;
 }
 
-/* What listens there is a stream's receiver. */
+/* A stream's receiver listens at that address. */
 static void node_that_calls_a_receiver_is_reported(void **state)
 {
   struct pst_node_params params = open_params();
@@ -392,7 +392,7 @@ static void offers_over_the_limit(void **state)
   while (side_take(&pair.server, PST_NODE_OFFERED, &event, text))
     offered++;
   assert_int_equal(offered, 4);
-  /* What was refused is withdrawn; the others make room. */
+  /* Offers that were refused are withdrawn; the others make room. */
   for (uint32_t i = 0; i < COUNT; i++)
     refused -= pst_peer_withdraw(pair.client.peer, ids[i]) == -ENOENT;
   assert_int_equal(refused, 0);

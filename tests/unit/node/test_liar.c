@@ -69,7 +69,8 @@ static void still_served(struct pair *pair)
   await(&pair->server, &pair->client, PST_NODE_MESSAGE);
 }
 
-/* What is said once it has joined, and what the server leaves it for. */
+/* A message that is sent after joining, and the reason for which the server closes the
+ * connection. */
 struct lie {
   const char *name;
   uint32_t type;

@@ -550,7 +550,7 @@ static void events_keep_their_order(void **state)
   pair_close(&pair);
 }
 
-/* What works within a process alone is refused to nodes that do not say so. */
+/* A transport that works within one process alone is refused to nodes that do not say so. */
 static void nodes_of_one_process(void **state)
 {
   const struct pst_setting mode = {"mode", "reference"};
@@ -662,7 +662,7 @@ static void waking_and_waiting(void **state)
   pair_close(&pair);
 }
 
-/* What the control channel cannot carry is refused when the node is opened. */
+/* Keys and addresses that the control channel cannot carry are refused when the node is opened. */
 static void keys_and_addresses_that_are_too_long(void **state)
 {
   static const struct {

@@ -382,8 +382,8 @@ static void what_has_ended_holds_nothing_up(void **state)
   pair_close(&reach.pair);
 }
 
-/* What was found of the operation before is not held true of another area, of other rights, or of a
- * region that was withdrawn. */
+/* Results of checking the operation before do not hold for another area, other rights, or a region
+ * that was withdrawn. */
 static void operations_like_the_last_are_checked_anew(void **state)
 {
   struct reach reach;

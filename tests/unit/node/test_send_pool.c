@@ -132,7 +132,7 @@ static void each_peer_has_one(void **state)
     give_all(&pool, 1, slots[PEERS - 1]);
     assert_int_equal(take_all(&pool, 0, slots[PEERS - 1]), 1);
   }
-  /* What others give back it may have, but for what is kept for them. */
+  /* A peer may take the slots that others give back, except those that are reserved for them. */
   give_all(&pool, held[0], slots[0]);
   assert_int_equal(take_all(&pool, 1, slots[PEERS - 1]), SLOTS);
   assert_int_equal(take_all(&pool, 0, slots[0]), 1);

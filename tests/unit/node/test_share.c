@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the peers of a node share: those that do not read stop nobody else, and what they held is
- * there again once they have gone. */
+/* Resources that the peers of a node share: peers that do not read stop no other, and their share
+ * is free again once they have gone. */
 #include "support.h"
 
 #define CLIENTS 8u
@@ -13,7 +13,7 @@ static bool receiver_picks;        /* the slot of each message, by the transport
 static struct side server, clients[CLIENTS];
 static struct pst_peer *peers[CLIENTS]; /* the server's */
 
-/* What the filter `counting` has said of the server's device. */
+/* Counts of the server's device, as the filter `counting` has reported them. */
 static struct {
   unsigned long long mrs, rings, slots;
   unsigned int endpoints, of_each; /* of the last ring */

@@ -12,7 +12,7 @@
 
 int __wrap_getsockopt(void);
 
-/* What SO_PEERPIDFD fails with. */
+/* Fails SO_PEERPIDFD with the errno that the test sets. */
 int __wrap_getsockopt(void)
 {
   errno = mock_type(int);

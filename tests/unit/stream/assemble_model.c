@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tests of stream share: assemble model. */
+/* Helpers of the tests of stream: assemble model. */
 #include "assemble_model.h"
 
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What assembly must do, told the long way: every message of a short stream has a
- * row in a table, and each question is answered by walking over it.
+ * A model of assembly, the long way: every message of a short stream has a row in
+ * a table, and each question is answered by walking over it.
  */
 #ifndef STREAM_ASSEMBLE_MODEL_H
 #define STREAM_ASSEMBLE_MODEL_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tests of stream share: frames support. */
+/* Helpers of the tests of stream: frames support. */
 #include "frames_support.h"
 
 void seed_frames(struct run *run)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tests of stream share. */
+/* Helpers of the tests of stream. */
 #include "support.h"
 
 #include "../simulated_clock.h"

@@ -73,8 +73,8 @@ static void make_params(struct schedule *schedule)
     params->origin = draw(schedule, 40);
 }
 
-/* What a sender sends, in order: frames of random lengths, now and then longer
- * than they may be, unmarked, or of the timestamp of the frame before. */
+/* Makes the messages of a sender, in order: frames of random lengths, now and then longer than they
+ * may be, unmarked, or of the timestamp of the frame before. */
 static void make_stream(struct schedule *schedule)
 {
   uint32_t total = 1 + (uint32_t)draw(schedule, schedule->is_long ? 600 : 60);
@@ -281,7 +281,7 @@ static void settle(struct bench *bench)
   model_settle(bench->model);
 }
 
-/* What happens between two messages. */
+/* Lets time pass between two messages. */
 static void pass_time(struct bench *bench, bool is_idle)
 {
   struct schedule *schedule = bench->schedule;
@@ -342,8 +342,8 @@ static void offer_message(struct bench *bench, struct pst_view *message, uint64_
   }
 }
 
-/* What follows each other in the newest frame, all at once, else the first alone. Returns how many;
- * 0: no buffer is free. */
+/* Offers the messages that follow each other in the newest frame, all at once; else the first
+ * alone. Returns how many; 0: no buffer is free. */
 static uint32_t offer_row(struct bench *bench, struct pst_view *messages, uint32_t n,
                           uint64_t *verdicts)
 {

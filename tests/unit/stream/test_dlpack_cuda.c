@@ -18,7 +18,7 @@
   "threads: {count: 1}\n"                                                                          \
   "streams: [{name: packets, message: 1462 B, ring: 64, receiver: {memory: cuda}}]\n"
 
-/* What an application takes of libcuda. */
+/* Functions of libcuda that an application uses. */
 static struct {
   int (*Init)(unsigned int flags);
   int (*DevicePrimaryCtxRetain)(void **context, int device);

@@ -256,7 +256,7 @@ static void copies_that_fail_end_the_stream(void **state)
   close_run(&run);
 }
 
-/* What came before the sender left is handed over, and then its reason. */
+/* Packets that came before the sender left are handed over, and then its reason. */
 static void a_sender_that_leaves_costs_no_packet_that_came(void **state)
 {
   struct pst_frame frames[2];

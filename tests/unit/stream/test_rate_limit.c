@@ -51,7 +51,7 @@ static void the_mean_holds_whatever_the_caller_does(void **state)
   }
 }
 
-/* What the rate did not hold back, but whoever came too late. */
+/* Line time that is unused because the sender came too late is reported. */
 static void unused_line_time_is_reported(void **state)
 {
   struct rate_limit rate;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a receiver does while its memory has no room for more: polls come back, nothing is handed
- * over or given back before its time, and it goes on when there is room. */
+/* A receiver whose memory has no room for more: polls return, nothing is handed over or given back
+ * before its time, and the receiver goes on when there is room. */
 #include <stdatomic.h>
 
 #include <penstock/dlpack.h>
@@ -269,7 +269,7 @@ static void a_sender_is_staged_by_option_and_not_when_forbidden(void **state)
                          "sender.path: direct is not possible"));
 }
 
-/* What was on its way to its place when the stream failed leaves it in order. */
+/* Messages whose copy was under way when the stream failed leave in order. */
 static void a_stream_may_fail_while_a_copy_is_put_off(void **state)
 {
   struct ends ends;
@@ -353,7 +353,7 @@ static void part_of_a_check_has_a_fence(void **state)
   close_run(&ends.run);
 }
 
-/* What is read by nobody knows whom is used for nothing else. */
+/* Views that may still be read, by an unknown reader, are not given back. */
 static void without_a_fence_nothing_is_given_back(void **state)
 {
   static struct pst_view views[256];

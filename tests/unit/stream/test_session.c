@@ -126,7 +126,7 @@ static void views_come_back_in_any_order(void **state)
   close_run(&run);
 }
 
-/* What the receiver learns of it. */
+/* Checks the pattern that the receiver learns. */
 static void learn_pattern(const uint64_t *seed, bool chosen, char text[32])
 {
   struct run run;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tests of ucx share: fake ucp. */
+/* Helpers of the tests of ucx: fake ucp. */
 #include "fake_ucp.h"
 
 #include <setjmp.h>

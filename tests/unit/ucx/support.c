@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tests of ucx share. */
+/* Helpers of the tests of ucx. */
 #include "support.h"
 
 #include <stdlib.h>

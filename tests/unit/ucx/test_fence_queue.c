@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is behind a FENCE waits for WRITEs to be flushed and for READs, and the rest waits with it,
- * in post order. */
+/* Requests behind a FENCE wait for WRITEs to be flushed and for READs, and those behind them wait
+ * too, in post order. */
 #include "support.h"
 
 #include "fence_queue.h"

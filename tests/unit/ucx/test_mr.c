@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is registered with UCX, and what core stages instead. */
+/* Memory that is registered with UCX, and memory that core stages instead. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>

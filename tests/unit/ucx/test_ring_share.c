@@ -110,7 +110,7 @@ static void one_is_kept_for_each_of_the_others(void **state)
     ucx_share_begin(&shares, &one[i]);
     assert_int_equal(one[i].granted, 1);
   }
-  /* What one gives back, another may have. */
+  /* Slots that one endpoint gives back can be granted to another. */
   give_out(&one[0], 1);
   take_back(1);
   assert_int_equal(grant_all(&one[2]), 1);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tests of udp share. */
+/* Helpers of the tests of udp. */
 #include "support.h"
 
 #include <arpa/inet.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What ends tell each other, and which of a receiver's addresses a sender takes. */
+/* Addresses that ends exchange, and which of a receiver's addresses a sender takes. */
 #include "support.h"
 
 /* ---- The sender's choice -----------------------------------------------------------------------

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the description says of option values without a machine. */
+/* The description's checks of option values, without a machine. */
 #include "support.h"
 
 #include <stdio.h>

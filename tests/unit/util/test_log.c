@@ -245,7 +245,7 @@ static void test_cut_between_characters(void **state)
   }
 }
 
-/* What a peer sends can neither begin a line of its own nor steer a terminal. */
+/* A peer's text can neither begin a line of its own nor steer a terminal. */
 static void test_control_characters(void **state)
 {
   (void)state;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tests of verbs share. */
+/* Helpers of the tests of verbs. */
 #include <stdio.h>
 
 #include "receives.h"

@@ -36,7 +36,7 @@ extern struct pst_endpoint endpoint;
 extern struct pst_mr memory;
 extern struct pst_remote remote;
 
-/* What was posted, in that order. */
+/* Work requests that were posted, in order. */
 struct posted {
   uint32_t lane;
   uint32_t call; /* of ibv_post_send(), from 1 */
@@ -48,7 +48,7 @@ extern uint32_t posted_count, post_calls;
 /* Queue pairs take so many work requests more. Then ibv_post_send() says ENOMEM. */
 extern uint32_t posts_left;
 
-/* What the endpoint failed with: 0 and "" as long as it has not. */
+/* Error that the endpoint failed with: 0 and "" as long as it has not. */
 extern int failed_status;
 extern char failed_why[128];
 extern struct vb_transport transport;

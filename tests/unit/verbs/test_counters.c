@@ -68,7 +68,7 @@ static void have(struct vb_counters *counters, const char *name, uint64_t value)
   counters->at[at].value = value;
 }
 
-/* What is sent again; not what grows when all is well, too. */
+/* Counters of repeated packets are reported; those that grow when all is well are not. */
 static void a_slow_link_is_reported(void **state)
 {
   (void)state;

@@ -228,7 +228,7 @@ static void what_is_known_by_other_means_is_silent(void **state)
   assert_int_equal(worker.notices + other_worker.notices, 0);
 }
 
-/* What `element` is of them is not known. */
+/* The meaning of `element` is unknown for such events. */
 static void events_that_are_newer_are_logged_by_number(void **state)
 {
   (void)state;

@@ -209,7 +209,7 @@ static void one_by_one_where_all_ports_have_too_many(void **state)
   assert_entries(vb_gid_read(&context, 2, true, table), 4);
 }
 
-/* What is chosen is the same either way. */
+/* Both ways of reading the table lead to the same choice. */
 static void the_choice_is_the_same(void **state)
 {
   (void)state;

@@ -274,7 +274,7 @@ static void memlock_is_named_with_its_value(void **state)
   assert_null(strstr(fake.logged, "limit"));
 }
 
-/* What the kernel would have let pass is not blamed. */
+/* A limit that the kernel would have let pass is not blamed. */
 static void memlock_is_not_blamed_for_others(void **state)
 {
   (void)state;

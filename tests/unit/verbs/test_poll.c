@@ -21,7 +21,7 @@ static struct pst_completion told[MOST];
 static struct pst_request requests[MOST];
 static struct pst_endpoint second;
 
-/* What the transport was called for. */
+/* Calls that the transport got. */
 static struct {
   struct ibv_wc wc;
   uint64_t done; /* then */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a FLUSH, or a fenced request, reads of the peer's ranges that were written. */
+/* Reads of a FLUSH, or of a fenced request, from the peer's ranges that were written. */
 #include "request.h"
 #include "support.h"
 

@@ -385,7 +385,7 @@ static void an_event_fails_the_endpoints_that_share(void **state)
 
 /* ---- Endpoints that leave ---------------------------------------------------------------- */
 
-/* What was posted for it stays posted; as much less is posted again. */
+/* Receives that were posted for the endpoint stay posted; so many fewer are posted again. */
 static void an_endpoint_that_leaves_frees_its_room(void **state)
 {
   struct fake_srq *one = &fake.srqs[0];

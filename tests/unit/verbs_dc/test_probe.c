@@ -257,7 +257,7 @@ static void who_goes_leaves_the_others_probes(void **state)
   assert_int_equal(peers[1].line, DC_SILENT);
 }
 
-/* What was polled before the reset, of those that are probed again. */
+/* Completions that were polled before the reset, of peers that are probed again, are ignored. */
 static void completions_of_an_older_batch_are_none(void **state)
 {
   const uint32_t older = pool.batches;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tests of verbs_rc share. */
+/* Helpers of the tests of verbs_rc. */
 #include "support.h"
 
 struct rc_connection connection;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What devices of some sizes allow, and which of their limits bounds endpoints. */
+/* Limits of devices of some sizes, and which of them bounds endpoints. */
 #include <penstock/page.h>
 
 #include "ops.h"

@@ -138,7 +138,7 @@ static void none_goes_where_the_first_post_fails(void **state)
   assert_int_equal(connection.stage.name, RC_CONNECTED); /* the caller fails it */
 }
 
-/* What did not go ends with the connection, as what went. */
+/* Requests that were not posted fail with the connection, as those that were. */
 static void a_post_that_fails_half_way_fails_the_connection(void **state)
 {
   for (uint32_t went = 1; went <= 3; went++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What of a send queue goes again once a connection stands anew, by what the peer says that it has
- * had. */
+/* Requests of a send queue that are sent again after a reconnection, by the peer's count of those
+ * that it has received. */
 #include <endian.h>
 #include <setjmp.h>
 #include <stdarg.h>

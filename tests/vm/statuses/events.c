@@ -137,7 +137,7 @@ static void order(const char *name, bool unsignalled)
   pair_close(&pair);
 }
 
-/* What a QP that has failed needs to work again. */
+/* Resets a QP that has failed, and shows that it works again. */
 static void reset_and_again(void)
 {
   struct setup setup = setup_usual();

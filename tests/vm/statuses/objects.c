@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What cannot be made, and what cannot be taken away while something stands on it. */
+/* Objects that cannot be made, and objects that cannot be destroyed while another needs them. */
 #include "statuses.h"
 
 #include <fcntl.h>

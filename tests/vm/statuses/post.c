@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a call to post refuses, and which request it names. */
+/* Requests that a call to post refuses, and which one it names. */
 #include "statuses.h"
 
 static void to_error(struct pair *pair, int which)

@@ -167,7 +167,7 @@ void tell_errno(const char *name, int error)
   tell(name, "%s", errno_name(error));
 }
 
-/* What came first, then what came while the events were waited for. */
+/* Joins two texts: the first, then the one that came while the events were waited for. */
 static char *joined(char *first, char *more)
 {
   char *text = NULL;

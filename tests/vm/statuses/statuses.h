@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a verbs device answers, case by case: plain libibverbs, both ends in one process,
- * so that a real device, a kernel's emulation and a simulated one can be compared. */
+/* Answers of a verbs device, case by case: plain libibverbs, both ends in one process, so that a
+ * real device, a kernel's emulation and a simulated one can be compared. */
 #ifndef STATUSES_H
 #define STATUSES_H
 
@@ -20,7 +20,7 @@ enum {
   CQ_DEPTH = 64,
   /* Posted behind the one that fails, to see what becomes of them. */
   FOLLOWERS = 3,
-  /* What is due comes within this, on the slowest of devices. */
+  /* Time within which a due answer comes on the slowest of devices. */
   PATIENCE_MS = 5000,
   /* The most that counts of a time in which nothing was looked at. */
   STEP_MS = 20,

@@ -348,7 +348,7 @@ static void places_are_named(void **state)
   assert_int_equal(take_places(64, 16, 1, false), 1);
   assert_int_equal(take_places(64, 16, 1000, false), 1000);
   assert_int_equal(take_places(64, 16, 16, true), -EPROTO);
-  /* What counts is the memory. */
+  /* The memory limits the number of places. */
   assert_int_equal(take_places(1 << 30, 64, 4, false), 4);
   assert_int_equal(take_places(1 << 30, 64, 5, false), -EPROTO);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a bench server makes of clients that join as they should, and then say what they should not;
- * and the link itself. */
+/* A bench server meets clients that join correctly and then send wrong messages; and the link
+ * itself. */
 #include <errno.h>
 #include <json-c/json.h>
 #include <pthread.h>

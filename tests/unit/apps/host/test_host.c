@@ -106,7 +106,7 @@ static void test_all_that_is_remembered_is_bounded(void **state)
     assert_non_null(host_bytes(host, &length, "%u", i));
   assert_null(host_bytes(host, &length, "%u", FILES));
   assert_int_equal(errno, EFBIG);
-  /* What was read before is still there. */
+  /* Texts that were read before are still valid. */
   assert_non_null(host_bytes(host, &length, "0"));
   assert_int_equal(length, FILE_MOST - 1);
   host_close(host);

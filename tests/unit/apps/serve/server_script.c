@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tests of apps/serve share: server script. */
+/* Helpers of the tests of apps/serve: server script. */
 #include "server_script.h"
 
 #include "log.h"

@@ -24,7 +24,7 @@ static bool is_idle(uint64_t for_ns)
   return server.clients->closing;
 }
 
-/* What is said in one turn has come in the next. */
+/* A message that is sent in one turn has arrived in the next. */
 bool world_turn(void)
 {
   switch (turn++) {

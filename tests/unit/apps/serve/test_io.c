@@ -229,7 +229,7 @@ static void test_a_full_disk(void **state)
     return;
   }
   int fd = open("small/file", O_RDWR | O_CREAT, 0600);
-  /* What fits is written; the rest says why it is not. */
+  /* The bytes that fit are written; the rest fails with -ENOSPC. */
   assert_int_equal(one(IO_WRITE, fd, bytes, 4 << 20, 0), -ENOSPC);
   close(fd);
   assert_int_equal(umount("small"), 0);

@@ -21,7 +21,7 @@ int __wrap_pst_node_poll(struct pst_node *node, struct pst_node_event *events, u
   return 1;
 }
 
-/* What a wrong answer would end in. */
+/* A wrong answer would close the peer: the test fails with the text. */
 void __wrap_pst_peer_close(struct pst_peer *peer, int code, const char *text);
 void __wrap_pst_peer_close(struct pst_peer *peer, int code, const char *text)
 {

@@ -134,7 +134,7 @@ static void test_nothing_is_made_outside(void **state)
   assert_int_equal(serve_part_open(root, "none/new", 1, 0600, true, false, &part), -ENOENT);
   assert_int_equal(serve_part_open(root, "sub", 1, 0600, true, false, &part), -EISDIR);
   assert_int_equal(access("outside/new", F_OK), -1);
-  /* What is planted where the part would be is not written through. */
+  /* A link, hard link or FIFO that is planted in the part's place is not written through. */
   assert_int_equal(symlink("../outside/file", "root/.a" NAMES_PART_SUFFIX), 0);
   assert_int_equal(serve_part_open(root, "a", 1, 0600, false, false, &part), -ENOTSUP);
   assert_int_equal(link("outside/file", "root/.b" NAMES_PART_SUFFIX), 0);

@@ -59,7 +59,7 @@ static void test_all_types_come_back(void **state)
     size_t length = encode(&in);
     assert_int_equal(serve_decode(bytes, length, &out, why), 0);
     assert_int_equal(out.type, type);
-    /* What came once comes again: the bytes are the same. */
+    /* A decoded message encodes to the same bytes. */
     uint8_t first[sizeof(bytes)];
     memcpy(first, bytes, length);
     assert_int_equal(encode(&out), length);

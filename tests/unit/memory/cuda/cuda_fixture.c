@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tests of memory/cuda share: cuda fixture. */
+/* Helpers of the tests of memory/cuda: cuda fixture. */
 #include "cuda_fixture.h"
 
 #include <dlfcn.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tests of memory/cuda share: share support. */
+/* Helpers of the tests of memory/cuda: share support. */
 #include "share_support.h"
 
 #include <errno.h>
@@ -67,7 +67,7 @@ int work(struct pst_memory *memory, bool verify, uint64_t address, uint64_t leng
 
 /* ---- The other process -------------------------------------------------------------- */
 
-/* What it exports, or a process that could not. */
+/* Export of the sharing process, or the error of one that could not export. */
 struct offer {
   int code;
   struct pst_export out;

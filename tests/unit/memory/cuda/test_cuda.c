@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What only this memory does: on the fake driver, and on the real one. */
+/* Behaviour of this memory alone: on the fake driver, and on the real one. */
 #include "cuda_fixture.h"
 
 #include <errno.h>
@@ -300,7 +300,7 @@ static void test_imports_of_another_device_are_refused(void **state)
   assert_null(none.handle);
 }
 
-/* What other code of the process has chosen stays chosen. */
+/* The context that other code of the process has set stays set. */
 static void test_the_threads_context_stays(void **state)
 {
   (void)state;

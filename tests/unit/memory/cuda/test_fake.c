@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the fake driver holds its user to, where a real one's behaviour is undefined; and what the
- * plugin does under it. Each case is a process of its own, with a script of its own. */
+/* Misuse that the fake driver refuses, where a real one's behaviour is undefined; and the plugin
+ * under it. Each case is a process of its own, with a script of its own. */
 #include "cuda_fixture.h"
 
 #include <errno.h>

@@ -242,7 +242,7 @@ static void test_what_is_no_name(void **state)
       fail_msg("\"%s\" is taken for a name", all[i]);
 }
 
-/* What a NIC's registration rounds to. */
+/* A NIC's registration of host memory rounds to the machine's pages. */
 static void test_host_memory_has_pages_of_the_machine(void **state)
 {
   struct pst_memory memory = {.uuid = "GPU-0"};

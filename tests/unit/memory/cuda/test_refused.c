@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the driver refuses, and what is left then: on the fake driver, which has 8 MiB that can
- * be pinned, and 16 MiB of device memory. */
+/* Calls that the driver refuses, and their remains: on the fake driver, which has 8 MiB that can be
+ * pinned, and 16 MiB of device memory. */
 #include "cuda_fixture.h"
 
 #include <failure.h>

@@ -31,7 +31,7 @@ static struct pst_region take_for(uint32_t needs)
   return region;
 }
 
-/* What the CPU writes the GPU reads, and the other way round; nothing is copied. */
+/* The GPU reads the bytes that the CPU writes, and the other way round; nothing is copied. */
 static void check_both_sides(const struct pst_region *region, const struct pst_region *same)
 {
   const struct pst_payload_row rows[] = {{.address = region->address + 100,

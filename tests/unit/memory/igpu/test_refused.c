@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What igpu refuses, and pins of others; on the fake driver, where 8 MiB can be pinned. */
+/* Memory that igpu refuses, and memory of others that is pinned; on the fake driver, where 8 MiB
+ * can be pinned. */
 #include "cuda_fixture.h"
 
 #include <dlfcn.h>
@@ -178,7 +179,7 @@ static void test_pins_of_others_are_used_and_not_undone(void **state)
   free(at);
 }
 
-/* What cuMemHostAlloc gave to others is pinned, too. */
+/* Memory that others got from cuMemHostAlloc is pinned, too. */
 static void test_host_memory_that_others_allocated(void **state)
 {
   const uint64_t page = pst_page_size();
