@@ -2,8 +2,8 @@
 /* The Unix socket: who is at the other end of a TCP connection on this host, and descriptors
  * between the two processes.
  *
- * A Unix socket in a folder that its user alone may enter, $XDG_RUNTIME_DIR/penstock-side-XXXXXX or
- * /tmp/penstock-side-XXXXXX. Both ends look at the other's user id, which must be their own. An end
+ * A Unix socket in a folder that its user alone may enter, $XDG_RUNTIME_DIR/penstock-unix-XXXXXX or
+ * /tmp/penstock-unix-XXXXXX. Both ends look at the other's user id, which must be their own. An end
  * that is open to all users (`insecure`) does not look, and lets others enter the folder. First
  * each says what it sees of the TCP connection: a relay in between has two of them, whose
  * addresses differ. Then come ids with the descriptors of one frame each.

@@ -98,7 +98,7 @@ def connect(port):
 
 def once(port, kind, kept):
     if kind == "side":
-        for path in glob.glob("/tmp/penstock-side-*/s") + glob.glob("/run/user/*/penstock-side-*/s"):
+        for path in glob.glob("/tmp/penstock-unix-*/s") + glob.glob("/run/user/*/penstock-unix-*/s"):
             with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as side:
                 side.connect(path)
         connect(port).close()

@@ -565,7 +565,7 @@ static void test_folder_lies_in_the_runtime_folder(void **state)
   /* Others could rename what lies in it. */
   assert_int_equal(chmod(runtime, 0770), 0);
   assert_int_equal(unix_listen(false, &listener), 0);
-  assert_int_equal(strncmp(listener.path, "/tmp/penstock-side-", 19), 0);
+  assert_int_equal(strncmp(listener.path, "/tmp/penstock-unix-", 19), 0);
   unix_unlisten(&listener);
   unsetenv("XDG_RUNTIME_DIR");
   assert_int_equal(rmdir(runtime), 0);
@@ -583,8 +583,8 @@ static void test_paths_that_are_none(void **state)
       {"/run/user/0/bus", -EINVAL},
       {"/s", -EINVAL},
       {"/tmp/s", -EINVAL},
-      {"/tmp/penstock-side-none/s", -ENOENT},
-      {"/tmp/penstock-side-none/../s", -EINVAL},
+      {"/tmp/penstock-unix-none/s", -ENOENT},
+      {"/tmp/penstock-unix-none/../s", -EINVAL},
   };
   uint32_t uid;
 
