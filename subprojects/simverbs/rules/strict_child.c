@@ -5,11 +5,11 @@
 /* One send, with what `mode` says done to the receive's buffer before it. */
 static void receive(const char *mode, bool shared)
 {
-  struct wish wish = usual();
+  struct pair_attr pair_attr = pair_defaults();
   struct pair pair;
   struct ibv_sge sge;
-  wish.srq = shared;
-  pair_open(&pair, &wish);
+  pair_attr.srq = shared;
+  pair_open(&pair, &pair_attr);
   if (!strcmp(mode, "before"))
     pair.b.bytes[3] = 1;
   assert_int_equal(shared ? post_srq(&pair, 5, 64) : post_recv(&pair.b, 5, 64), 0);
@@ -28,10 +28,10 @@ static void receive(const char *mode, bool shared)
 /* A receive that is flushed, its buffer written to before that. */
 static void flushed(void)
 {
-  struct wish wish = usual();
+  struct pair_attr pair_attr = pair_defaults();
   struct pair pair;
   struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
-  pair_open(&pair, &wish);
+  pair_open(&pair, &pair_attr);
   assert_int_equal(post_recv(&pair.b, 5, 64), 0);
   assert_int_equal(post_recv(&pair.b, 6, 0), 0);
   pair.b.bytes[3] = 1;

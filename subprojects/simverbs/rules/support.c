@@ -7,23 +7,23 @@
 
 enum { PATIENCE_S = 20 };
 
-struct wish usual(void)
+struct pair_attr pair_defaults(void)
 {
-  return (struct wish){.type = IBV_QPT_RC,
-                       .cap = {.max_send_wr = 8,
-                               .max_recv_wr = 8,
-                               .max_send_sge = 2,
-                               .max_recv_sge = 2,
-                               .max_inline_data = 64},
-                       .cqe = 63,
-                       .srq_wr = 8,
-                       .access = ALL_ACCESS & ~IBV_ACCESS_LOCAL_WRITE,
-                       .timeout = 1, /* 8 us */
-                       .retry_cnt = 2,
-                       .rnr_retry = 2,
-                       .min_rnr_timer = 1,
-                       .rd_atomic = 1,
-                       .dest_rd_atomic = 1};
+  return (struct pair_attr){.type = IBV_QPT_RC,
+                            .cap = {.max_send_wr = 8,
+                                    .max_recv_wr = 8,
+                                    .max_send_sge = 2,
+                                    .max_recv_sge = 2,
+                                    .max_inline_data = 64},
+                            .cqe = 63,
+                            .srq_wr = 8,
+                            .access = ALL_ACCESS & ~IBV_ACCESS_LOCAL_WRITE,
+                            .timeout = 1, /* 8 us */
+                            .retry_cnt = 2,
+                            .rnr_retry = 2,
+                            .min_rnr_timer = 1,
+                            .rd_atomic = 1,
+                            .dest_rd_atomic = 1};
 }
 
 static struct ibv_context *open_device(const char *name)
@@ -43,35 +43,36 @@ static struct ibv_context *open_device(const char *name)
 
 static void make_end(struct pair *pair, struct end *end, bool responder)
 {
-  const struct wish *wish = &pair->wish;
+  const struct pair_attr *pair_attr = &pair->attr;
   end->bytes = calloc(1, BYTES);
   assert_non_null(end->bytes);
   end->mr = ibv_reg_mr(pair->pd, end->bytes, BYTES, ALL_ACCESS);
   assert_non_null(end->mr);
-  end->cq = ibv_create_cq(pair->context, (int)wish->cqe, NULL, responder ? pair->channel : NULL, 0);
+  end->cq =
+      ibv_create_cq(pair->context, (int)pair_attr->cqe, NULL, responder ? pair->channel : NULL, 0);
   assert_non_null(end->cq);
   struct ibv_qp_init_attr init = {.send_cq = end->cq,
                                   .recv_cq = end->cq,
                                   .srq = responder ? pair->srq : NULL,
-                                  .cap = wish->cap,
-                                  .qp_type = wish->type,
-                                  .sq_sig_all = wish->sig_all};
+                                  .cap = pair_attr->cap,
+                                  .qp_type = pair_attr->type,
+                                  .sq_sig_all = pair_attr->sig_all};
   end->qp = ibv_create_qp(pair->pd, &init);
   assert_non_null(end->qp);
   end->given = init.cap;
 }
 
-void pair_make(struct pair *pair, const struct wish *wish)
+void pair_make(struct pair *pair, const struct pair_attr *pair_attr)
 {
   memset(pair, 0, sizeof(*pair));
-  pair->wish = *wish;
-  pair->context = open_device(wish->device);
+  pair->attr = *pair_attr;
+  pair->context = open_device(pair_attr->device);
   pair->pd = ibv_alloc_pd(pair->context);
   assert_non_null(pair->pd);
-  if (wish->channel)
+  if (pair_attr->channel)
     assert_non_null(pair->channel = ibv_create_comp_channel(pair->context));
-  if (wish->srq) {
-    struct ibv_srq_init_attr init = {.attr = {.max_wr = wish->srq_wr, .max_sge = 1}};
+  if (pair_attr->srq) {
+    struct ibv_srq_init_attr init = {.attr = {.max_wr = pair_attr->srq_wr, .max_sge = 1}};
     assert_non_null(pair->srq = ibv_create_srq(pair->pd, &init));
   }
   make_end(pair, &pair->a, false);
@@ -81,9 +82,9 @@ void pair_make(struct pair *pair, const struct wish *wish)
 int to_init(const struct pair *pair, struct ibv_qp_attr *attr)
 {
   *attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = 0x1234};
-  attr->qp_access_flags = pair->wish.access;
+  attr->qp_access_flags = pair->attr.access;
   int mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT;
-  return mask | (pair->wish.type == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS);
+  return mask | (pair->attr.type == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS);
 }
 
 int to_rtr(const struct pair *pair, const struct end *peer, struct ibv_qp_attr *attr)
@@ -92,16 +93,16 @@ int to_rtr(const struct pair *pair, const struct end *peer, struct ibv_qp_attr *
                                .path_mtu = IBV_MTU_1024,
                                .dest_qp_num = peer->qp->qp_num,
                                .rq_psn = 7,
-                               .max_dest_rd_atomic = pair->wish.dest_rd_atomic,
-                               .min_rnr_timer = pair->wish.min_rnr_timer,
+                               .max_dest_rd_atomic = pair->attr.dest_rd_atomic,
+                               .min_rnr_timer = pair->attr.min_rnr_timer,
                                .ah_attr = {.is_global = 1, .port_num = 1}};
   attr->ah_attr.grh.sgid_index = 3;
   attr->ah_attr.grh.hop_limit = 64;
   assert_int_equal(ibv_query_gid(pair->context, 1, 3, &attr->ah_attr.grh.dgid), 0);
-  if (pair->wish.type == IBV_QPT_UD)
+  if (pair->attr.type == IBV_QPT_UD)
     return IBV_QP_STATE;
   int mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
-  if (pair->wish.type == IBV_QPT_RC)
+  if (pair->attr.type == IBV_QPT_RC)
     mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
   return mask;
 }
@@ -109,12 +110,12 @@ int to_rtr(const struct pair *pair, const struct end *peer, struct ibv_qp_attr *
 int to_rts(const struct pair *pair, struct ibv_qp_attr *attr)
 {
   *attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS,
-                               .timeout = pair->wish.timeout,
-                               .retry_cnt = pair->wish.retry_cnt,
-                               .rnr_retry = pair->wish.rnr_retry,
+                               .timeout = pair->attr.timeout,
+                               .retry_cnt = pair->attr.retry_cnt,
+                               .rnr_retry = pair->attr.rnr_retry,
                                .sq_psn = 7,
-                               .max_rd_atomic = pair->wish.rd_atomic};
-  if (pair->wish.type != IBV_QPT_RC)
+                               .max_rd_atomic = pair->attr.rd_atomic};
+  if (pair->attr.type != IBV_QPT_RC)
     return IBV_QP_STATE | IBV_QP_SQ_PSN;
   return IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
          IBV_QP_MAX_QP_RD_ATOMIC;
@@ -139,9 +140,9 @@ void pair_connect(struct pair *pair)
   }
 }
 
-void pair_open(struct pair *pair, const struct wish *wish)
+void pair_open(struct pair *pair, const struct pair_attr *pair_attr)
 {
-  pair_make(pair, wish);
+  pair_make(pair, pair_attr);
   pair_connect(pair);
 }
 

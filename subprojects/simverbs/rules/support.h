@@ -31,7 +31,7 @@ struct end {
 };
 
 /* Settings of a pair, which a test may change before pair_open. */
-struct wish {
+struct pair_attr {
   const char *device; /* NULL: the first */
   enum ibv_qp_type type;
   struct ibv_qp_cap cap;
@@ -50,15 +50,15 @@ struct pair {
   struct ibv_pd *pd;
   struct ibv_comp_channel *channel;
   struct ibv_srq *srq;
-  struct wish wish;
+  struct pair_attr attr;
   struct end a, b; /* a initiates */
 };
 
-struct wish usual(void);
+struct pair_attr pair_defaults(void);
 /* One device, both ends in RTS, all of their bytes registered. */
-void pair_open(struct pair *pair, const struct wish *wish);
+void pair_open(struct pair *pair, const struct pair_attr *pair_attr);
 /* As pair_open, both left in RESET. */
-void pair_make(struct pair *pair, const struct wish *wish);
+void pair_make(struct pair *pair, const struct pair_attr *pair_attr);
 void pair_connect(struct pair *pair);
 void pair_close(struct pair *pair);
 

@@ -5,7 +5,7 @@
 #define with_pair(opcode, length)                                                                  \
   struct pair pair;                                                                                \
   struct ibv_sge sge;                                                                              \
-  pair_open(&pair, &wish);                                                                         \
+  pair_open(&pair, &pair_attr);                                                                    \
   struct ibv_send_wr wr = request(&pair, opcode, &sge, length)
 
 static uint64_t value_at(const uint8_t *bytes)
@@ -23,7 +23,7 @@ static void set(uint8_t *bytes, uint64_t value)
 static void test_add(void **state)
 {
   (void)state;
-  struct wish wish = usual();
+  struct pair_attr pair_attr = pair_defaults();
   with_pair(IBV_WR_ATOMIC_FETCH_AND_ADD, 8);
   set(pair.b.bytes, 40);
   wr.wr.atomic.compare_add = 2;
@@ -37,7 +37,7 @@ static void test_add(void **state)
 static void test_compare_and_swap(void **state)
 {
   (void)state;
-  struct wish wish = usual();
+  struct pair_attr pair_attr = pair_defaults();
   with_pair(IBV_WR_ATOMIC_CMP_AND_SWP, 8);
   set(pair.b.bytes, 40);
   wr.wr.atomic.compare_add = 41;
@@ -56,7 +56,7 @@ static void test_compare_and_swap(void **state)
 static void test_alignment(void **state)
 {
   (void)state;
-  struct wish wish = usual();
+  struct pair_attr pair_attr = pair_defaults();
   with_pair(IBV_WR_ATOMIC_FETCH_AND_ADD, 8);
   wr.wr.atomic.remote_addr += 4;
   assert_int_equal(post(pair.a.qp, &wr), 0);
@@ -67,7 +67,7 @@ static void test_alignment(void **state)
 static void test_eight_bytes(void **state)
 {
   (void)state;
-  struct wish wish = usual();
+  struct pair_attr pair_attr = pair_defaults();
   with_pair(IBV_WR_ATOMIC_FETCH_AND_ADD, 4);
   assert_int_equal(post(pair.a.qp, &wr), 0);
   expect_wc(pair.a.cq, 1, IBV_WC_LOC_LEN_ERR);
@@ -77,8 +77,8 @@ static void test_eight_bytes(void **state)
 static void test_initiator_has_none(void **state)
 {
   (void)state;
-  struct wish wish = usual();
-  wish.rd_atomic = 0;
+  struct pair_attr pair_attr = pair_defaults();
+  pair_attr.rd_atomic = 0;
   with_pair(IBV_WR_RDMA_READ, 8);
   assert_int_equal(post(pair.a.qp, &wr), 0);
   expect_wc(pair.a.cq, 1, IBV_WC_LOC_QP_OP_ERR);
@@ -88,8 +88,8 @@ static void test_initiator_has_none(void **state)
 static void test_responder_has_none(void **state)
 {
   (void)state;
-  struct wish wish = usual();
-  wish.dest_rd_atomic = 0;
+  struct pair_attr pair_attr = pair_defaults();
+  pair_attr.dest_rd_atomic = 0;
   with_pair(IBV_WR_RDMA_READ, 8);
   assert_int_equal(post(pair.a.qp, &wr), 0);
   expect_wc(pair.a.cq, 1, IBV_WC_REM_INV_REQ_ERR);
@@ -99,7 +99,7 @@ static void test_responder_has_none(void **state)
 static void test_read(void **state)
 {
   (void)state;
-  struct wish wish = usual();
+  struct pair_attr pair_attr = pair_defaults();
   with_pair(IBV_WR_RDMA_READ, 5000);
   memset(pair.b.bytes, 6, BYTES);
   assert_int_equal(post(pair.a.qp, &wr), 0);

@@ -7,13 +7,13 @@
 static void test_objects_go_with_the_device(void **state)
 {
   (void)state;
-  struct wish wish = usual();
+  struct pair_attr pair_attr = pair_defaults();
   /* Static, so that objects which the test forgets stay in reach of a leak checker: forgetting them
    * is the test. */
   static struct pair theirs;
   struct pair ours;
-  pair_make(&ours, &wish);
-  pair_make(&theirs, &wish);
+  pair_make(&ours, &pair_attr);
+  pair_make(&theirs, &pair_attr);
   struct end *ends[] = {&ours.a, &theirs.b};
   struct pair *pairs[] = {&ours, &theirs};
   for (int i = 0; i < 2; i++) {

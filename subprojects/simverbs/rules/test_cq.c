@@ -8,11 +8,11 @@
 static void test_overrun(void **state)
 {
   (void)state;
-  struct wish wish = usual();
+  struct pair_attr pair_attr = pair_defaults();
   struct pair pair;
   struct ibv_sge sge;
-  wish.cqe = 3;
-  pair_open(&pair, &wish);
+  pair_attr.cqe = 3;
+  pair_open(&pair, &pair_attr);
   assert_int_equal(pair.a.cq->cqe, 3);
   struct ibv_send_wr wr = request(&pair, IBV_WR_RDMA_WRITE, &sge, 8);
   for (int i = 0; i < 4; i++)
@@ -52,10 +52,10 @@ static void expect_cq_event(struct pair *pair)
 static void test_one_event_for_one_arming(void **state)
 {
   (void)state;
-  struct wish wish = usual();
+  struct pair_attr pair_attr = pair_defaults();
   struct pair pair;
-  wish.channel = true;
-  pair_open(&pair, &wish);
+  pair_attr.channel = true;
+  pair_open(&pair, &pair_attr);
   write_to_b(&pair, 0);
   assert_int_equal(ibv_req_notify_cq(pair.b.cq, 0), 0);
   assert_false(readable(pair.channel->fd));
@@ -69,10 +69,10 @@ static void test_one_event_for_one_arming(void **state)
 static void test_solicited_only(void **state)
 {
   (void)state;
-  struct wish wish = usual();
+  struct pair_attr pair_attr = pair_defaults();
   struct pair pair;
-  wish.channel = true;
-  pair_open(&pair, &wish);
+  pair_attr.channel = true;
+  pair_open(&pair, &pair_attr);
   assert_int_equal(ibv_req_notify_cq(pair.b.cq, 1), 0);
   write_to_b(&pair, 0);
   assert_int_equal(fcntl(pair.channel->fd, F_SETFL, O_NONBLOCK), 0);
@@ -90,11 +90,11 @@ static void test_solicited_only(void **state)
 static void test_an_error_is_always_solicited(void **state)
 {
   (void)state;
-  struct wish wish = usual();
+  struct pair_attr pair_attr = pair_defaults();
   struct pair pair;
   struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
-  wish.channel = true;
-  pair_open(&pair, &wish);
+  pair_attr.channel = true;
+  pair_open(&pair, &pair_attr);
   assert_int_equal(ibv_req_notify_cq(pair.b.cq, 1), 0);
   assert_int_equal(post_recv(&pair.b, 5, 8), 0);
   modify(pair.b.qp, &attr, IBV_QP_STATE);
@@ -106,10 +106,10 @@ static void test_an_error_is_always_solicited(void **state)
 static void test_resized_with_completions_in_it(void **state)
 {
   (void)state;
-  struct wish wish = usual();
+  struct pair_attr pair_attr = pair_defaults();
   struct pair pair;
   struct ibv_sge sge;
-  pair_open(&pair, &wish);
+  pair_open(&pair, &pair_attr);
   struct ibv_send_wr wr = request(&pair, IBV_WR_SEND, &sge, 8);
   for (uint64_t i = 0; i < 4; i++) {
     assert_int_equal(post_recv(&pair.b, i, 8), 0);
@@ -127,10 +127,10 @@ static void test_resized_with_completions_in_it(void **state)
 static void test_kept_by_those_who_use_it(void **state)
 {
   (void)state;
-  struct wish wish = usual();
+  struct pair_attr pair_attr = pair_defaults();
   struct pair pair;
-  wish.channel = wish.srq = true;
-  pair_open(&pair, &wish);
+  pair_attr.channel = pair_attr.srq = true;
+  pair_open(&pair, &pair_attr);
   assert_int_equal(ibv_destroy_cq(pair.a.cq), EBUSY);
   assert_int_equal(ibv_destroy_srq(pair.srq), EBUSY);
   assert_int_equal(ibv_destroy_comp_channel(pair.channel), EBUSY);
@@ -141,10 +141,10 @@ static void test_kept_by_those_who_use_it(void **state)
 static void test_a_destroyed_queue_pairs_completions_go(void **state)
 {
   (void)state;
-  struct wish wish = usual();
+  struct pair_attr pair_attr = pair_defaults();
   struct pair pair;
   struct ibv_sge sge;
-  pair_open(&pair, &wish);
+  pair_open(&pair, &pair_attr);
   struct ibv_send_wr wr = request(&pair, IBV_WR_RDMA_WRITE, &sge, 8);
   assert_int_equal(post(pair.a.qp, &wr), 0);
   assert_int_equal(ibv_destroy_qp(pair.a.qp), 0);

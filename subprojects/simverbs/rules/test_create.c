@@ -19,28 +19,28 @@ static void refused(struct pair *pair, struct ibv_qp_cap cap, enum ibv_qp_type t
 static void test_queue_pairs(void **state)
 {
   (void)state;
-  struct wish wish = usual();
+  struct pair_attr pair_attr = pair_defaults();
   struct pair pair;
   struct ibv_device_attr device;
-  pair_open(&pair, &wish);
+  pair_open(&pair, &pair_attr);
   assert_int_equal(ibv_query_device(pair.context, &device), 0);
-  struct ibv_qp_cap cap = wish.cap;
+  struct ibv_qp_cap cap = pair_attr.cap;
   cap.max_send_wr = (uint32_t)device.max_qp_wr + 1;
   refused(&pair, cap, IBV_QPT_RC, EINVAL);
-  cap = wish.cap;
+  cap = pair_attr.cap;
   cap.max_recv_wr = (uint32_t)device.max_qp_wr + 1;
   refused(&pair, cap, IBV_QPT_RC, EINVAL);
-  cap = wish.cap;
+  cap = pair_attr.cap;
   cap.max_send_sge = (uint32_t)device.max_sge + 1;
   refused(&pair, cap, IBV_QPT_RC, EINVAL);
-  cap = wish.cap;
+  cap = pair_attr.cap;
   cap.max_recv_sge = (uint32_t)device.max_sge + 1;
   refused(&pair, cap, IBV_QPT_RC, EINVAL);
-  cap = wish.cap;
+  cap = pair_attr.cap;
   cap.max_inline_data = 4096;
   refused(&pair, cap, IBV_QPT_RC, EINVAL);
-  refused(&pair, wish.cap, IBV_QPT_RAW_PACKET, EOPNOTSUPP);
-  struct ibv_qp_init_attr init = {.cap = wish.cap, .qp_type = IBV_QPT_RC};
+  refused(&pair, pair_attr.cap, IBV_QPT_RAW_PACKET, EOPNOTSUPP);
+  struct ibv_qp_init_attr init = {.cap = pair_attr.cap, .qp_type = IBV_QPT_RC};
   errno = 0;
   assert_null(ibv_create_qp(pair.pd, &init));
   assert_int_equal(errno, EINVAL);
@@ -86,9 +86,9 @@ static void fits(struct pair *pair, uint64_t ops, uint32_t pieces, uint32_t inli
 static void test_send_queues_are_of_blocks(void **state)
 {
   (void)state;
-  struct wish wish = usual();
+  struct pair_attr pair_attr = pair_defaults();
   struct pair pair;
-  pair_open(&pair, &wish);
+  pair_open(&pair, &pair_attr);
   fits(&pair, 0, 1, 128, 5461, 188);
   fits(&pair, 0, 1, 64, 6553, 124);
   fits(&pair, 0, 1, 0, 8192, 60);
@@ -105,10 +105,10 @@ static void test_send_queues_are_of_blocks(void **state)
 static void test_completion_queues(void **state)
 {
   (void)state;
-  struct wish wish = usual();
+  struct pair_attr pair_attr = pair_defaults();
   struct pair pair;
   struct ibv_device_attr device;
-  pair_open(&pair, &wish);
+  pair_open(&pair, &pair_attr);
   assert_int_equal(ibv_query_device(pair.context, &device), 0);
   errno = 0;
   assert_null(ibv_create_cq(pair.context, 0, NULL, NULL, 0));
@@ -123,13 +123,13 @@ static void test_completion_queues(void **state)
 static void test_numbers_are_not_used_twice(void **state)
 {
   (void)state;
-  struct wish wish = usual();
+  struct pair_attr pair_attr = pair_defaults();
   struct pair pair;
-  pair_open(&pair, &wish);
+  pair_open(&pair, &pair_attr);
   uint32_t last = 0;
   for (int i = 0; i < 300; i++) {
     struct ibv_qp_init_attr init = {
-        .send_cq = pair.a.cq, .recv_cq = pair.a.cq, .cap = wish.cap, .qp_type = IBV_QPT_RC};
+        .send_cq = pair.a.cq, .recv_cq = pair.a.cq, .cap = pair_attr.cap, .qp_type = IBV_QPT_RC};
     struct ibv_qp *qp = ibv_create_qp(pair.pd, &init);
     assert_non_null(qp);
     assert_int_not_equal(qp->qp_num, last);
@@ -142,9 +142,9 @@ static void test_numbers_are_not_used_twice(void **state)
 static void test_address_handles(void **state)
 {
   (void)state;
-  struct wish wish = usual();
+  struct pair_attr pair_attr = pair_defaults();
   struct pair pair;
-  pair_open(&pair, &wish);
+  pair_open(&pair, &pair_attr);
   struct ibv_ah_attr attr = {.is_global = 1, .port_num = 2};
   attr.grh.sgid_index = 3;
   errno = 0;
@@ -193,16 +193,16 @@ static void heard(int log, const char *what)
 static void test_what_is_not_simulated_is_named(void **state)
 {
   (void)state;
-  struct wish wish = usual();
+  struct pair_attr pair_attr = pair_defaults();
   struct pair pair;
   struct ibv_xrcd_init_attr xrcd = {0};
   struct ibv_flow_attr flow = {0};
   struct ibv_alloc_dm_attr memory = {.length = 64};
   struct ibv_wq_init_attr wq = {0};
   struct ibv_counters_init_attr counters = {0};
-  struct ibv_qp_init_attr raw = {.cap = wish.cap, .qp_type = IBV_QPT_RAW_PACKET};
+  struct ibv_qp_init_attr raw = {.cap = pair_attr.cap, .qp_type = IBV_QPT_RAW_PACKET};
   struct ibv_srq_init_attr_ex tags = {.comp_mask = IBV_SRQ_INIT_ATTR_TYPE, .srq_type = IBV_SRQT_TM};
-  pair_open(&pair, &wish);
+  pair_open(&pair, &pair_attr);
   raw.send_cq = raw.recv_cq = pair.a.cq;
   const int log = memfd_create("log", MFD_CLOEXEC), before = dup(STDERR_FILENO);
   assert_true(log >= 0 && before >= 0 && fcntl(log, F_SETFL, O_APPEND) == 0);

@@ -24,10 +24,10 @@ static void send_datagram(struct pair *pair, struct ibv_ah *ah, uint32_t length,
 static void test_header_comes_first(void **state)
 {
   (void)state;
-  struct wish wish = usual();
+  struct pair_attr pair_attr = pair_defaults();
   struct pair pair;
-  wish.type = IBV_QPT_UD;
-  pair_open(&pair, &wish);
+  pair_attr.type = IBV_QPT_UD;
+  pair_open(&pair, &pair_attr);
   struct ibv_ah *ah = address(&pair);
   memset(pair.a.bytes, 4, BYTES);
   assert_int_equal(post_recv(&pair.b, 5, 140), 0);
@@ -47,10 +47,10 @@ static void test_header_comes_first(void **state)
 static void test_key_and_no_receive(void **state)
 {
   (void)state;
-  struct wish wish = usual();
+  struct pair_attr pair_attr = pair_defaults();
   struct pair pair;
-  wish.type = IBV_QPT_UD;
-  pair_open(&pair, &wish);
+  pair_attr.type = IBV_QPT_UD;
+  pair_open(&pair, &pair_attr);
   struct ibv_ah *ah = address(&pair);
   send_datagram(&pair, ah, 100, 0x1234); /* no receive */
   expect_wc(pair.a.cq, 1, IBV_WC_SUCCESS);
@@ -72,11 +72,11 @@ static void test_what_a_datagram_came_in(void **state)
     uint8_t gid, level;
   } all[] = {{0, 0}, {1, 8 | 1}, {2, 0}, {3, 8 | 2}};
   for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
-    struct wish wish = usual();
+    struct pair_attr pair_attr = pair_defaults();
     struct pair pair;
     struct ibv_qp_attr attr;
-    wish.type = IBV_QPT_UD;
-    pair_open(&pair, &wish);
+    pair_attr.type = IBV_QPT_UD;
+    pair_open(&pair, &pair_attr);
     to_rtr(&pair, &pair.b, &attr);
     attr.ah_attr.grh.sgid_index = all[i].gid;
     attr.ah_attr.sl = 3;
@@ -97,10 +97,10 @@ static void test_what_a_datagram_came_in(void **state)
 static void test_no_longer_than_a_packet(void **state)
 {
   (void)state;
-  struct wish wish = usual();
+  struct pair_attr pair_attr = pair_defaults();
   struct pair pair;
-  wish.type = IBV_QPT_UD;
-  pair_open(&pair, &wish);
+  pair_attr.type = IBV_QPT_UD;
+  pair_open(&pair, &pair_attr);
   struct ibv_ah *ah = address(&pair);
   send_datagram(&pair, ah, 4097, 0x1234);
   expect_wc(pair.a.cq, 1, IBV_WC_LOC_LEN_ERR);
@@ -117,11 +117,11 @@ static void test_no_longer_than_a_packet(void **state)
 static void test_unreliable_connection_loses_silently(void **state)
 {
   (void)state;
-  struct wish wish = usual();
+  struct pair_attr pair_attr = pair_defaults();
   struct pair pair;
   struct ibv_sge sge;
-  wish.type = IBV_QPT_UC;
-  pair_open(&pair, &wish);
+  pair_attr.type = IBV_QPT_UC;
+  pair_open(&pair, &pair_attr);
   struct ibv_send_wr wr = request(&pair, IBV_WR_SEND, &sge, 8);
   assert_int_equal(post(pair.a.qp, &wr), 0);
   expect_wc(pair.a.cq, 1, IBV_WC_SUCCESS);

@@ -121,10 +121,10 @@ static struct ibv_qp *open_dct(struct dc *dc)
 
 static void dc_open(struct dc *dc, bool streams)
 {
-  struct wish wish = usual();
+  struct pair_attr pair_attr = pair_defaults();
   struct ibv_srq_init_attr srq = {.attr = {.max_wr = 8, .max_sge = 1}};
   struct mlx5dv_qp_init_attr dv = dv_attr(MLX5DV_DCTYPE_DCI);
-  pair_make(&dc->pair, &wish);
+  pair_make(&dc->pair, &pair_attr);
   assert_non_null(dc->srq = ibv_create_srq(dc->pair.pd, &srq));
   if (streams) {
     dv.comp_mask |= MLX5DV_QP_INIT_ATTR_MASK_DCI_STREAMS;

@@ -7,11 +7,11 @@
 static void test_drained(void **state)
 {
   (void)state;
-  struct wish wish = usual();
+  struct pair_attr pair_attr = pair_defaults();
   struct pair pair;
   struct ibv_sge sge;
-  wish.rnr_retry = 7;
-  pair_open(&pair, &wish);
+  pair_attr.rnr_retry = 7;
+  pair_open(&pair, &pair_attr);
   struct ibv_send_wr wr = request(&pair, IBV_WR_SEND, &sge, 8);
   assert_int_equal(post(pair.a.qp, &wr), 0);
   wr.wr_id = 2;

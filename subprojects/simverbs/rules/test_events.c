@@ -12,11 +12,11 @@
 static void test_communication_established(void **state)
 {
   (void)state;
-  struct wish wish = usual();
+  struct pair_attr pair_attr = pair_defaults();
   struct pair pair;
   struct ibv_qp_attr attr;
   struct ibv_sge sge;
-  pair_make(&pair, &wish);
+  pair_make(&pair, &pair_attr);
   struct end *ends[] = {&pair.a, &pair.b};
   for (int i = 0; i < 2; i++) {
     int mask = to_init(&pair, &attr);
@@ -51,11 +51,11 @@ static void *acknowledge(void *argument)
 static void test_destroying_waits_for_acknowledgement(void **state)
 {
   (void)state;
-  struct wish wish = usual();
+  struct pair_attr pair_attr = pair_defaults();
   struct pair pair;
   struct ibv_sge sge;
-  wish.channel = true;
-  pair_open(&pair, &wish);
+  pair_attr.channel = true;
+  pair_open(&pair, &pair_attr);
   assert_int_equal(ibv_req_notify_cq(pair.b.cq, 0), 0);
   struct ibv_send_wr wr = request(&pair, IBV_WR_SEND, &sge, 8);
   assert_int_equal(post_recv(&pair.b, 5, 8), 0);
@@ -101,7 +101,7 @@ static void *churn(void *argument)
     struct ibv_mr *mr = ibv_reg_mr(pair->pd, pair->a.bytes, BYTES, ALL_ACCESS);
     assert_non_null(mr);
     struct ibv_qp_init_attr init = {
-        .send_cq = pair->a.cq, .recv_cq = pair->b.cq, .cap = pair->wish.cap, .qp_type = IBV_QPT_RC};
+        .send_cq = pair->a.cq, .recv_cq = pair->b.cq, .cap = pair->attr.cap, .qp_type = IBV_QPT_RC};
     struct ibv_qp *qp = ibv_create_qp(pair->pd, &init);
     assert_non_null(qp);
     assert_int_equal(ibv_destroy_qp(qp), 0);
@@ -115,11 +115,11 @@ static void test_threads(void **state)
 {
   (void)state;
   enum { THREADS = 3 };
-  struct wish wish = usual();
+  struct pair_attr pair_attr = pair_defaults();
   struct pair pairs[THREADS];
   pthread_t threads[THREADS + 1];
   for (int i = 0; i < THREADS; i++)
-    pair_open(&pairs[i], &wish);
+    pair_open(&pairs[i], &pair_attr);
   for (int i = 0; i < THREADS; i++)
     assert_int_equal(pthread_create(&threads[i], NULL, flood, &pairs[i]), 0);
   assert_int_equal(pthread_create(&threads[THREADS], NULL, churn, &pairs[0]), 0);
@@ -146,7 +146,7 @@ static void on_alarm(int number)
 static void test_signals_interrupt_a_wait(void **state)
 {
   (void)state;
-  struct wish wish = usual();
+  struct pair_attr pair_attr = pair_defaults();
   struct pair pair;
   struct ibv_async_event event;
   struct ibv_cq *cq;
@@ -154,8 +154,8 @@ static void test_signals_interrupt_a_wait(void **state)
   const struct sigaction handler = {.sa_handler = on_alarm};
   const struct itimerval often = {{0, 10000}, {0, 10000}}, never = {{0, 0}, {0, 0}};
   struct sigaction before;
-  wish.channel = true;
-  pair_open(&pair, &wish);
+  pair_attr.channel = true;
+  pair_open(&pair, &pair_attr);
   assert_int_equal(sigaction(SIGALRM, &handler, &before), 0);
   assert_int_equal(setitimer(ITIMER_REAL, &often, NULL), 0);
   errno = 0;
@@ -174,10 +174,10 @@ static void test_signals_interrupt_a_wait(void **state)
 static void test_forked(void **state)
 {
   (void)state;
-  struct wish wish = usual();
+  struct pair_attr pair_attr = pair_defaults();
   struct pair pair;
   struct ibv_sge sge;
-  pair_open(&pair, &wish);
+  pair_open(&pair, &pair_attr);
   pid_t child = fork();
   if (!child) {
     int count;

@@ -187,12 +187,12 @@ static void advance(const char *time)
 static void test_writes_are_placed_after_they_are_acknowledged(void **state)
 {
   (void)state;
-  struct wish wish = usual();
+  struct pair_attr pair_attr = pair_defaults();
   struct pair pair;
   struct ibv_sge sge;
-  wish.device = "late0";
+  pair_attr.device = "late0";
   for (int how = 0; how < 4; how++) {
-    pair_open(&pair, &wish);
+    pair_open(&pair, &pair_attr);
     struct ibv_mr *other = ibv_reg_mr(pair.pd, pair.b.bytes + BYTES / 2, BYTES / 2, ALL_ACCESS);
     assert_non_null(other);
     memset(pair.a.bytes, 9, 100);
@@ -245,14 +245,14 @@ static void test_two_threads_in_one_queue(void **state)
     int status;
     const pid_t child = fork();
     if (child == 0) {
-      struct wish wish = usual();
+      struct pair_attr pair_attr = pair_defaults();
       struct pair pair;
       pthread_t thread;
       struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RESET};
       setenv("MLX5_SINGLE_THREADED", "1", 1);
       signal(SIGABRT, SIG_DFL);
-      wish.device = "fixed0";
-      pair_make(&pair, &wish);
+      pair_attr.device = "fixed0";
+      pair_make(&pair, &pair_attr);
       if (threads == 2)
         pthread_create(&thread, NULL, poll_for_ever, pair.a.cq);
       for (int i = 0; i < 200; i++)

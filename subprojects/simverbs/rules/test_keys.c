@@ -26,11 +26,11 @@ static void ends_remotely(struct pair *pair, struct ibv_send_wr *wr)
 }
 
 #define with_pair(opcode, length)                                                                  \
-  struct wish wish = usual();                                                                      \
+  struct pair_attr pair_attr = pair_defaults();                                                    \
   struct pair pair;                                                                                \
   struct ibv_sge sge;                                                                              \
   (void)state;                                                                                     \
-  pair_open(&pair, &wish);                                                                         \
+  pair_open(&pair, &pair_attr);                                                                    \
   memset(pair.a.bytes, 9, BYTES);                                                                  \
   struct ibv_send_wr wr = request(&pair, opcode, &sge, length)
 
@@ -149,11 +149,11 @@ static void test_rkey_before_the_region(void **state)
 static void test_queue_pair_without_the_right(void **state)
 {
   (void)state;
-  struct wish wish = usual();
+  struct pair_attr pair_attr = pair_defaults();
   struct pair pair;
   struct ibv_sge sge;
-  wish.access = IBV_ACCESS_REMOTE_READ;
-  pair_open(&pair, &wish);
+  pair_attr.access = IBV_ACCESS_REMOTE_READ;
+  pair_open(&pair, &pair_attr);
   struct ibv_send_wr wr = request(&pair, IBV_WR_RDMA_WRITE, &sge, 8);
   assert_int_equal(post(pair.a.qp, &wr), 0);
   expect_wc(pair.a.cq, 1, IBV_WC_REM_INV_REQ_ERR);

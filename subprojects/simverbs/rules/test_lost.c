@@ -18,9 +18,9 @@ static void nobody_answers(struct pair *pair)
 /* Both in RTS, after what `change` did to one attribute of a transition of a's. */
 static void connect_with(struct pair *pair, void (*change)(struct ibv_qp_attr *attr))
 {
-  struct wish wish = usual();
+  struct pair_attr pair_attr = pair_defaults();
   struct ibv_qp_attr attr;
-  pair_make(pair, &wish);
+  pair_make(pair, &pair_attr);
   struct end *ends[] = {&pair->a, &pair->b};
   for (int i = 0; i < 2; i++) {
     int mask = to_init(pair, &attr);
@@ -86,10 +86,10 @@ static void test_address_type(void **state)
 static void test_peer_in_init(void **state)
 {
   (void)state;
-  struct wish wish = usual();
+  struct pair_attr pair_attr = pair_defaults();
   struct pair pair;
   struct ibv_qp_attr attr;
-  pair_make(&pair, &wish);
+  pair_make(&pair, &pair_attr);
   int mask = to_init(&pair, &attr);
   modify(pair.b.qp, &attr, mask);
   modify(pair.a.qp, &attr, mask);
@@ -127,11 +127,11 @@ static void test_peer_in_error(void **state)
 static void test_path_mtu(void **state)
 {
   (void)state;
-  struct wish wish = usual();
+  struct pair_attr pair_attr = pair_defaults();
   struct pair pair;
   struct ibv_qp_attr attr;
   struct ibv_sge sge;
-  pair_make(&pair, &wish);
+  pair_make(&pair, &pair_attr);
   struct end *ends[] = {&pair.a, &pair.b};
   for (int i = 0; i < 2; i++) {
     int mask = to_init(&pair, &attr);
@@ -155,11 +155,11 @@ static void test_path_mtu(void **state)
 static void test_packet_numbers_wrap(void **state)
 {
   (void)state;
-  struct wish wish = usual();
+  struct pair_attr pair_attr = pair_defaults();
   struct pair pair;
   struct ibv_qp_attr attr;
   struct ibv_sge sge;
-  pair_make(&pair, &wish);
+  pair_make(&pair, &pair_attr);
   struct end *ends[] = {&pair.a, &pair.b};
   for (int i = 0; i < 2; i++) {
     int mask = to_init(&pair, &attr);

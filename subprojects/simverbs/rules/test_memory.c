@@ -18,9 +18,9 @@ static struct ibv_mr *refused(struct pair *pair, void *at, size_t length, int ac
 static void test_access_flags(void **state)
 {
   (void)state;
-  struct wish wish = usual();
+  struct pair_attr pair_attr = pair_defaults();
   struct pair pair;
-  pair_open(&pair, &wish);
+  pair_open(&pair, &pair_attr);
   refused(&pair, pair.a.bytes, 8, IBV_ACCESS_REMOTE_WRITE, EINVAL);
   refused(&pair, pair.a.bytes, 8, IBV_ACCESS_REMOTE_ATOMIC, EINVAL);
   refused(&pair, pair.a.bytes, 8, 1 << 18, EINVAL);
@@ -32,9 +32,9 @@ static void test_access_flags(void **state)
 static void test_pages_that_are_not_there(void **state)
 {
   (void)state;
-  struct wish wish = usual();
+  struct pair_attr pair_attr = pair_defaults();
   struct pair pair;
-  pair_open(&pair, &wish);
+  pair_open(&pair, &pair_attr);
   size_t page = (size_t)sysconf(_SC_PAGESIZE);
   char *at = mmap(NULL, 3 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   assert_ptr_not_equal(at, MAP_FAILED);
@@ -53,9 +53,9 @@ static void test_pages_that_are_not_there(void **state)
 static void test_keys_are_not_used_twice(void **state)
 {
   (void)state;
-  struct wish wish = usual();
+  struct pair_attr pair_attr = pair_defaults();
   struct pair pair;
-  pair_open(&pair, &wish);
+  pair_open(&pair, &pair_attr);
   uint32_t last = 0;
   for (int i = 0; i < 1000; i++) {
     struct ibv_mr *mr = ibv_reg_mr(pair.pd, pair.a.bytes, 8, 0);
@@ -70,10 +70,10 @@ static void test_keys_are_not_used_twice(void **state)
 static void test_iova(void **state)
 {
   (void)state;
-  struct wish wish = usual();
+  struct pair_attr pair_attr = pair_defaults();
   struct pair pair;
   struct ibv_sge sge;
-  pair_open(&pair, &wish);
+  pair_open(&pair, &pair_attr);
   uint64_t iova = 0x100000000000;
   struct ibv_mr *mr = ibv_reg_mr_iova(pair.pd, pair.b.bytes, BYTES, iova, ALL_ACCESS);
   assert_non_null(mr);
@@ -92,10 +92,10 @@ static void test_iova(void **state)
 static void test_dmabuf(void **state)
 {
   (void)state;
-  struct wish wish = usual();
+  struct pair_attr pair_attr = pair_defaults();
   struct pair pair;
   struct ibv_sge sge;
-  pair_open(&pair, &wish);
+  pair_open(&pair, &pair_attr);
   int fd = memfd_create("dmabuf", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   assert_true(fd >= 0);
   assert_int_equal(ftruncate(fd, 3 * BYTES), 0);
@@ -126,10 +126,10 @@ static void test_dmabuf(void **state)
 static void test_reregistered(void **state)
 {
   (void)state;
-  struct wish wish = usual();
+  struct pair_attr pair_attr = pair_defaults();
   struct pair pair;
   struct ibv_sge sge;
-  pair_open(&pair, &wish);
+  pair_open(&pair, &pair_attr);
   assert_int_equal(
       ibv_rereg_mr(pair.b.mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, IBV_ACCESS_REMOTE_READ),
       0);
@@ -146,10 +146,10 @@ static void test_reregistered(void **state)
 static void test_window(void **state)
 {
   (void)state;
-  struct wish wish = usual();
+  struct pair_attr pair_attr = pair_defaults();
   struct pair pair;
   struct ibv_sge sge;
-  pair_open(&pair, &wish);
+  pair_open(&pair, &pair_attr);
   struct ibv_mr *mr =
       ibv_reg_mr(pair.pd, pair.b.bytes, BYTES, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND);
   struct ibv_mw *mw = ibv_alloc_mw(pair.pd, IBV_MW_TYPE_1);
@@ -181,9 +181,9 @@ static void test_window(void **state)
 static void test_window_over_what_may_not_be_bound(void **state)
 {
   (void)state;
-  struct wish wish = usual();
+  struct pair_attr pair_attr = pair_defaults();
   struct pair pair;
-  pair_open(&pair, &wish);
+  pair_open(&pair, &pair_attr);
   struct ibv_mw *mw = ibv_alloc_mw(pair.pd, IBV_MW_TYPE_1);
   struct ibv_mw_bind bind = {.wr_id = 9,
                              .send_flags = IBV_SEND_SIGNALED,

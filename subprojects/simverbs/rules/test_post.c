@@ -5,11 +5,11 @@
 static void test_no_sends_before_rts(void **state)
 {
   (void)state;
-  struct wish wish = usual();
+  struct pair_attr pair_attr = pair_defaults();
   struct pair pair;
   struct ibv_sge sge;
   struct ibv_qp_attr attr;
-  pair_make(&pair, &wish);
+  pair_make(&pair, &pair_attr);
   struct ibv_send_wr wr = request(&pair, IBV_WR_SEND, &sge, 8);
   assert_int_equal(post(pair.a.qp, &wr), EINVAL);
   int mask = to_init(&pair, &attr);
@@ -24,10 +24,10 @@ static void test_no_sends_before_rts(void **state)
 static void test_no_receives_in_reset(void **state)
 {
   (void)state;
-  struct wish wish = usual();
+  struct pair_attr pair_attr = pair_defaults();
   struct pair pair;
   struct ibv_qp_attr attr;
-  pair_make(&pair, &wish);
+  pair_make(&pair, &pair_attr);
   assert_int_equal(post_recv(&pair.b, 1, 8), EINVAL);
   int mask = to_init(&pair, &attr);
   modify(pair.b.qp, &attr, mask);
@@ -38,11 +38,11 @@ static void test_no_receives_in_reset(void **state)
 static void test_full_queue_names_the_request(void **state)
 {
   (void)state;
-  struct wish wish = usual();
+  struct pair_attr pair_attr = pair_defaults();
   struct pair pair;
   struct ibv_sge sge;
-  wish.cap.max_send_wr = 3;
-  pair_open(&pair, &wish);
+  pair_attr.cap.max_send_wr = 3;
+  pair_open(&pair, &pair_attr);
   struct ibv_send_wr wr[5], *bad = NULL;
   for (int i = 0; i < 5; i++) {
     wr[i] = request(&pair, IBV_WR_RDMA_WRITE, &sge, 8);
@@ -61,11 +61,11 @@ static void test_full_queue_names_the_request(void **state)
 static void test_unsignalled_requests_hold_their_room(void **state)
 {
   (void)state;
-  struct wish wish = usual();
+  struct pair_attr pair_attr = pair_defaults();
   struct pair pair;
   struct ibv_sge sge;
-  wish.cap.max_send_wr = 4;
-  pair_open(&pair, &wish);
+  pair_attr.cap.max_send_wr = 4;
+  pair_open(&pair, &pair_attr);
   struct ibv_send_wr wr = request(&pair, IBV_WR_RDMA_WRITE, &sge, 8);
   wr.send_flags = 0;
   const uint32_t room = pair.a.given.max_send_wr;
@@ -84,11 +84,11 @@ static void test_unsignalled_requests_hold_their_room(void **state)
 static void test_full_receive_queue(void **state)
 {
   (void)state;
-  struct wish wish = usual();
+  struct pair_attr pair_attr = pair_defaults();
   struct pair pair;
   struct ibv_sge sge;
-  wish.cap.max_recv_wr = 2;
-  pair_open(&pair, &wish);
+  pair_attr.cap.max_recv_wr = 2;
+  pair_open(&pair, &pair_attr);
   assert_int_equal(post_recv(&pair.b, 1, 8), 0);
   assert_int_equal(post_recv(&pair.b, 2, 8), 0);
   assert_int_equal(post_recv(&pair.b, 3, 8), ENOMEM);
@@ -105,10 +105,10 @@ static void test_full_receive_queue(void **state)
 static void test_too_many_entries(void **state)
 {
   (void)state;
-  struct wish wish = usual();
+  struct pair_attr pair_attr = pair_defaults();
   struct pair pair;
   struct ibv_sge sge[3];
-  pair_open(&pair, &wish);
+  pair_open(&pair, &pair_attr);
   struct ibv_send_wr wr = request(&pair, IBV_WR_RDMA_WRITE, &sge[0], 8);
   sge[1] = sge[2] = sge[0];
   wr.num_sge = 3;
@@ -126,14 +126,14 @@ static void test_too_many_entries(void **state)
 static void test_inline(void **state)
 {
   (void)state;
-  struct wish wish = usual();
+  struct pair_attr pair_attr = pair_defaults();
   struct pair pair;
   struct ibv_sge sge;
   uint8_t loose[1024];
-  pair_open(&pair, &wish);
+  pair_open(&pair, &pair_attr);
   memset(loose, 7, sizeof(loose));
   const uint32_t most = pair.a.given.max_inline_data;
-  assert_in_range(most, wish.cap.max_inline_data, sizeof(loose) - 1);
+  assert_in_range(most, pair_attr.cap.max_inline_data, sizeof(loose) - 1);
   struct ibv_send_wr wr = request(&pair, IBV_WR_RDMA_WRITE, &sge, most + 1);
   sge.addr = (uintptr_t)loose;
   sge.lkey = 0;
@@ -152,11 +152,11 @@ static void test_inline(void **state)
 static void test_an_operation_that_the_transport_has_not(void **state)
 {
   (void)state;
-  struct wish wish = usual();
+  struct pair_attr pair_attr = pair_defaults();
   struct pair pair;
   struct ibv_sge sge;
-  wish.type = IBV_QPT_UC;
-  pair_open(&pair, &wish);
+  pair_attr.type = IBV_QPT_UC;
+  pair_open(&pair, &pair_attr);
   struct ibv_send_wr wr = request(&pair, IBV_WR_RDMA_READ, &sge, 8);
   assert_int_equal(post(pair.a.qp, &wr), EINVAL);
   wr = request(&pair, IBV_WR_ATOMIC_FETCH_AND_ADD, &sge, 8);
@@ -169,11 +169,11 @@ static void test_an_operation_that_the_transport_has_not(void **state)
 static void test_everything_is_flushed_in_error(void **state)
 {
   (void)state;
-  struct wish wish = usual();
+  struct pair_attr pair_attr = pair_defaults();
   struct pair pair;
   struct ibv_sge sge;
   struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
-  pair_open(&pair, &wish);
+  pair_open(&pair, &pair_attr);
   assert_int_equal(post_recv(&pair.b, 5, 8), 0);
   assert_int_equal(post_recv(&pair.b, 6, 8), 0);
   modify(pair.b.qp, &attr, IBV_QP_STATE);

@@ -3,11 +3,11 @@
 #include "support.h"
 
 #define with_pair(opcode, length)                                                                  \
-  struct wish wish = usual();                                                                      \
+  struct pair_attr pair_attr = pair_defaults();                                                    \
   struct pair pair;                                                                                \
   struct ibv_sge sge;                                                                              \
   (void)state;                                                                                     \
-  pair_open(&pair, &wish);                                                                         \
+  pair_open(&pair, &pair_attr);                                                                    \
   memset(pair.a.bytes, 9, BYTES);                                                                  \
   struct ibv_send_wr wr = request(&pair, opcode, &sge, length)
 
@@ -110,11 +110,11 @@ static void test_none_posted(void **state)
 static void test_posted_in_time(void **state)
 {
   (void)state;
-  struct wish wish = usual();
+  struct pair_attr pair_attr = pair_defaults();
   struct pair pair;
   struct ibv_sge sge;
-  wish.rnr_retry = 7; /* for ever */
-  pair_open(&pair, &wish);
+  pair_attr.rnr_retry = 7; /* for ever */
+  pair_open(&pair, &pair_attr);
   struct ibv_send_wr wr = request(&pair, IBV_WR_SEND, &sge, 8);
   assert_int_equal(post(pair.a.qp, &wr), 0);
   for (int i = 0; i < 1000; i++)
@@ -129,11 +129,11 @@ static void test_posted_in_time(void **state)
 static void test_order_is_kept_while_waiting(void **state)
 {
   (void)state;
-  struct wish wish = usual();
+  struct pair_attr pair_attr = pair_defaults();
   struct pair pair;
   struct ibv_sge sge;
-  wish.rnr_retry = 7;
-  pair_open(&pair, &wish);
+  pair_attr.rnr_retry = 7;
+  pair_open(&pair, &pair_attr);
   pair.a.bytes[0] = 1;
   struct ibv_send_wr wr = request(&pair, IBV_WR_SEND, &sge, 8);
   struct ibv_send_wr after = request(&pair, IBV_WR_RDMA_WRITE, &sge, 8);

@@ -5,10 +5,10 @@
 static void test_vendor(void **state)
 {
   (void)state;
-  struct wish wish = usual();
+  struct pair_attr pair_attr = pair_defaults();
   struct pair pair;
   struct ibv_device_attr device;
-  pair_open(&pair, &wish);
+  pair_open(&pair, &pair_attr);
   assert_int_equal(ibv_query_device(pair.context, &device), 0);
   assert_int_equal(device.vendor_id, 0xffffff);
   pair_close(&pair);
@@ -32,13 +32,13 @@ static void only_drained(const struct pair *pair, const struct end *end)
 static void test_receives_come_back_before_sends(void **state)
 {
   (void)state;
-  struct wish wish = usual();
+  struct pair_attr pair_attr = pair_defaults();
   struct pair pair;
   struct ibv_sge there, back;
   struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
-  wish.srq = true;
-  wish.rnr_retry = 7; /* for a receive that is never posted */
-  pair_open(&pair, &wish);
+  pair_attr.srq = true;
+  pair_attr.rnr_retry = 7; /* for a receive that is never posted */
+  pair_open(&pair, &pair_attr);
   assert_int_equal(post_srq(&pair, 5, 8), 0);
   assert_int_equal(post_srq(&pair, 6, 8), 0);
   struct ibv_send_wr wr = request(&pair, IBV_WR_SEND, &there, 8);
@@ -63,13 +63,13 @@ static void test_receives_come_back_before_sends(void **state)
 static void test_seven_retries_are_endless(void **state)
 {
   (void)state;
-  struct wish wish = usual();
+  struct pair_attr pair_attr = pair_defaults();
   struct pair pair;
   struct ibv_qp_attr attr;
   struct ibv_sge sge;
-  wish.timeout = 1;
-  wish.retry_cnt = 7;
-  pair_make(&pair, &wish);
+  pair_attr.timeout = 1;
+  pair_attr.retry_cnt = 7;
+  pair_make(&pair, &pair_attr);
   for (int i = 0; i < 2; i++) {
     const int mask = to_init(&pair, &attr);
     modify(i ? pair.b.qp : pair.a.qp, &attr, mask);

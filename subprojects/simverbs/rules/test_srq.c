@@ -5,12 +5,12 @@
 static void test_served_and_full(void **state)
 {
   (void)state;
-  struct wish wish = usual();
+  struct pair_attr pair_attr = pair_defaults();
   struct pair pair;
   struct ibv_sge sge;
-  wish.srq = true;
-  wish.srq_wr = 2;
-  pair_open(&pair, &wish);
+  pair_attr.srq = true;
+  pair_attr.srq_wr = 2;
+  pair_open(&pair, &pair_attr);
   assert_int_equal(post_srq(&pair, 5, 8), 0);
   assert_int_equal(post_srq(&pair, 6, 8), 0);
   assert_int_equal(post_srq(&pair, 7, 8), ENOMEM);
@@ -28,11 +28,11 @@ static void test_served_and_full(void **state)
 static void test_limit(void **state)
 {
   (void)state;
-  struct wish wish = usual();
+  struct pair_attr pair_attr = pair_defaults();
   struct pair pair;
   struct ibv_sge sge;
-  wish.srq = true;
-  pair_open(&pair, &wish);
+  pair_attr.srq = true;
+  pair_open(&pair, &pair_attr);
   for (uint64_t i = 0; i < 4; i++)
     assert_int_equal(post_srq(&pair, i, 8), 0);
   struct ibv_srq_attr attr = {.srq_limit = 3};
@@ -53,11 +53,11 @@ static void test_limit(void **state)
 static void test_not_flushed(void **state)
 {
   (void)state;
-  struct wish wish = usual();
+  struct pair_attr pair_attr = pair_defaults();
   struct pair pair;
   struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
-  wish.srq = true;
-  pair_open(&pair, &wish);
+  pair_attr.srq = true;
+  pair_open(&pair, &pair_attr);
   assert_int_equal(post_srq(&pair, 5, 8), 0);
   modify(pair.b.qp, &attr, IBV_QP_STATE);
   expect_event(pair.context, IBV_EVENT_QP_LAST_WQE_REACHED);
@@ -68,10 +68,10 @@ static void test_not_flushed(void **state)
 static void test_limits(void **state)
 {
   (void)state;
-  struct wish wish = usual();
+  struct pair_attr pair_attr = pair_defaults();
   struct pair pair;
   struct ibv_device_attr device;
-  pair_open(&pair, &wish);
+  pair_open(&pair, &pair_attr);
   assert_int_equal(ibv_query_device(pair.context, &device), 0);
   struct ibv_srq_init_attr init = {.attr = {.max_wr = (uint32_t)device.max_srq_wr + 1}};
   errno = 0;

@@ -18,11 +18,11 @@ static void check_masks(struct ibv_qp *qp, struct ibv_qp_attr *attr, int require
 
 static void masks(enum ibv_qp_type type, int rtr_optional, int rts_optional)
 {
-  struct wish wish = usual();
+  struct pair_attr pair_attr = pair_defaults();
   struct pair pair;
   struct ibv_qp_attr attr;
-  wish.type = type;
-  pair_make(&pair, &wish);
+  pair_attr.type = type;
+  pair_make(&pair, &pair_attr);
   struct ibv_qp *qp = pair.a.qp;
   int mask = to_init(&pair, &attr);
   check_masks(qp, &attr, mask, 0);
@@ -64,9 +64,9 @@ static void test_no_state_is_left_out(void **state)
 {
   (void)state;
   static const enum ibv_qp_state all[] = {IBV_QPS_RTR, IBV_QPS_RTS, IBV_QPS_SQD, IBV_QPS_SQE};
-  struct wish wish = usual();
+  struct pair_attr pair_attr = pair_defaults();
   struct pair pair;
-  pair_make(&pair, &wish);
+  pair_make(&pair, &pair_attr);
   for (unsigned i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
     struct ibv_qp_attr attr = {.qp_state = all[i]};
     assert_int_equal(ibv_modify_qp(pair.a.qp, &attr, IBV_QP_STATE), EINVAL);
@@ -90,9 +90,9 @@ static void test_no_state_is_left_out(void **state)
 static void test_current_state_must_be_it(void **state)
 {
   (void)state;
-  struct wish wish = usual();
+  struct pair_attr pair_attr = pair_defaults();
   struct pair pair;
-  pair_open(&pair, &wish);
+  pair_open(&pair, &pair_attr);
   struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTS, .cur_qp_state = IBV_QPS_SQD};
   assert_int_equal(ibv_modify_qp(pair.a.qp, &attr, IBV_QP_STATE | IBV_QP_CUR_STATE), EINVAL);
   attr.cur_qp_state = IBV_QPS_RTS;
@@ -110,10 +110,10 @@ static void test_current_state_must_be_it(void **state)
 static void test_ranges(void **state)
 {
   (void)state;
-  struct wish wish = usual();
+  struct pair_attr pair_attr = pair_defaults();
   struct pair pair;
   struct ibv_qp_attr attr;
-  pair_make(&pair, &wish);
+  pair_make(&pair, &pair_attr);
   struct ibv_qp *qp = pair.a.qp;
   int mask = to_init(&pair, &attr);
   refused(qp, attr, mask, port_num, 0);
@@ -149,10 +149,10 @@ static void test_ranges(void **state)
 static void test_addresses_are_resolved(void **state)
 {
   (void)state;
-  struct wish wish = usual();
+  struct pair_attr pair_attr = pair_defaults();
   struct pair pair;
   struct ibv_qp_attr attr;
-  pair_make(&pair, &wish);
+  pair_make(&pair, &pair_attr);
   struct ibv_qp *qp = pair.a.qp;
   int mask = to_init(&pair, &attr);
   modify(qp, &attr, mask);
@@ -169,16 +169,16 @@ static void test_addresses_are_resolved(void **state)
 static void test_query_gives_what_was_set(void **state)
 {
   (void)state;
-  struct wish wish = usual();
+  struct pair_attr pair_attr = pair_defaults();
   struct pair pair;
-  pair_open(&pair, &wish);
+  pair_open(&pair, &pair_attr);
   struct ibv_qp_attr attr;
   struct ibv_qp_init_attr init;
   assert_int_equal(ibv_query_qp(pair.a.qp, &attr, IBV_QP_STATE, &init), 0);
   assert_int_equal(attr.dest_qp_num, pair.b.qp->qp_num);
   assert_int_equal(attr.path_mtu, IBV_MTU_1024);
   assert_int_equal(attr.sq_psn, 7);
-  assert_int_equal(attr.timeout, wish.timeout);
+  assert_int_equal(attr.timeout, pair_attr.timeout);
   assert_int_equal(init.cap.max_send_wr, pair.a.given.max_send_wr);
   assert_ptr_equal(init.send_cq, pair.a.cq);
   pair_close(&pair);

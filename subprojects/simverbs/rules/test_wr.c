@@ -10,12 +10,12 @@ static const uint64_t OPS = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_SEND;
 /* A queue pair that a's end gets in place of its own. */
 static void reopen(struct pair *pair, uint64_t ops)
 {
-  struct wish wish = usual();
-  pair_make(pair, &wish);
+  struct pair_attr pair_attr = pair_defaults();
+  pair_make(pair, &pair_attr);
   assert_int_equal(ibv_destroy_qp(pair->a.qp), 0);
   struct ibv_qp_init_attr_ex attr = {.send_cq = pair->a.cq,
                                      .recv_cq = pair->a.cq,
-                                     .cap = wish.cap,
+                                     .cap = pair_attr.cap,
                                      .qp_type = IBV_QPT_RC,
                                      .comp_mask =
                                          IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
@@ -82,12 +82,12 @@ static void test_one_too_many_drops_the_batch(void **state)
   struct pair pair;
   reopen(&pair, OPS);
   struct ibv_qp_ex *qp = start(&pair);
-  for (uint64_t i = 0; i <= usual().cap.max_send_wr; i++)
+  for (uint64_t i = 0; i <= pair_defaults().cap.max_send_wr; i++)
     build_write(&pair, qp, i, 0);
   assert_int_equal(ibv_wr_complete(qp), ENOMEM);
   no_wc(pair.a.cq);
   qp = start(&pair);
-  for (uint64_t i = 0; i < usual().cap.max_send_wr; i++)
+  for (uint64_t i = 0; i < pair_defaults().cap.max_send_wr; i++)
     build_write(&pair, qp, i, 0);
   assert_int_equal(ibv_wr_complete(qp), 0);
   pair_close(&pair);
@@ -108,12 +108,12 @@ static void test_only_what_was_declared(void **state)
 static void test_declaring_what_a_transport_has_not(void **state)
 {
   (void)state;
-  struct wish wish = usual();
+  struct pair_attr pair_attr = pair_defaults();
   struct pair pair;
-  pair_make(&pair, &wish);
+  pair_make(&pair, &pair_attr);
   struct ibv_qp_init_attr_ex attr = {.send_cq = pair.a.cq,
                                      .recv_cq = pair.a.cq,
-                                     .cap = wish.cap,
+                                     .cap = pair_attr.cap,
                                      .qp_type = IBV_QPT_UD,
                                      .comp_mask =
                                          IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
@@ -197,15 +197,15 @@ static void test_extended_cq(void **state)
 static void test_small_sends_by_the_device_alone(void **state)
 {
   (void)state;
-  struct wish wish = usual();
+  struct pair_attr pair_attr = pair_defaults();
   struct pair pair;
   struct ibv_sge sge;
   const uint64_t iova = UINT64_C(1) << 50;
-  pair_make(&pair, &wish);
+  pair_make(&pair, &pair_attr);
   assert_int_equal(ibv_destroy_qp(pair.b.qp), 0);
   struct ibv_qp_init_attr_ex attr = {.send_cq = pair.b.cq,
                                      .recv_cq = pair.b.cq,
-                                     .cap = wish.cap,
+                                     .cap = pair_attr.cap,
                                      .qp_type = IBV_QPT_RC,
                                      .comp_mask = IBV_QP_INIT_ATTR_PD,
                                      .pd = pair.pd};
