@@ -15,15 +15,15 @@ static const struct contract_params staying = {
 static const struct contract_params sharing = {
     .endpoints = 2, .slots = 8, .message = 256, .requests = 16, .pieces = 1};
 
-/* A ring of its own, and endpoint 1 of either side. */
-struct guest {
+/* A peer that comes and leaves: a ring, and endpoint 1 of either side. */
+struct peer {
   struct contract_pair *pair;
   struct contract_region memory;
   struct pst_mr *mr;
   struct pst_ring *ring;
 };
 
-static void connect_guest(struct contract_pair *pair)
+static void connect_peer(struct contract_pair *pair)
 {
   struct pst_blob blob;
   contract_address(&pair->receiver, 1, &blob);
@@ -45,18 +45,18 @@ static void open_endpoints(struct contract_pair *pair, struct pst_ring *ring)
   contract_endpoint_open(&pair->sender, &pair->params, NULL, 1);
 }
 
-static void come(struct contract_pair *pair, struct guest *guest)
+static void peer_open(struct contract_pair *pair, struct peer *peer)
 {
   struct contract_side *side = &pair->receiver;
-  *guest = (struct guest){.pair = pair};
-  contract_region_make(side->stride * (pair->params.slots + 1), &guest->memory);
+  *peer = (struct peer){.pair = pair};
+  contract_region_make(side->stride * (pair->params.slots + 1), &peer->memory);
   struct pst_mr_params mr = {.struct_size = sizeof(mr),
                              .access = PST_ACCESS_LOCAL_WRITE | PST_ACCESS_RING,
-                             .region = &guest->memory.region,
-                             .length = guest->memory.region.length};
-  assert_int_equal(side->image.ops->mr_register(side->device, &mr, &guest->mr), 0);
-  contract_ring_open(side, &pair->params, guest->mr, &guest->ring);
-  open_endpoints(pair, guest->ring);
+                             .region = &peer->memory.region,
+                             .length = peer->memory.region.length};
+  assert_int_equal(side->image.ops->mr_register(side->device, &mr, &peer->mr), 0);
+  contract_ring_open(side, &pair->params, peer->mr, &peer->ring);
+  open_endpoints(pair, peer->ring);
 }
 
 static void close_endpoint(struct contract_side *side, struct contract_side *far, uint32_t mode)
@@ -68,26 +68,26 @@ static void close_endpoint(struct contract_side *side, struct contract_side *far
   assert_int_equal(closed.endpoint, 2);
 }
 
-static void close_ring(struct guest *guest)
+static void close_ring(struct peer *peer)
 {
-  struct contract_side *side = &guest->pair->receiver;
-  side->image.ops->ring_close(side->worker, guest->ring);
-  side->image.ops->mr_deregister(side->device, guest->mr);
-  contract_region_free(&guest->memory);
+  struct contract_side *side = &peer->pair->receiver;
+  side->image.ops->ring_close(side->worker, peer->ring);
+  side->image.ops->mr_deregister(side->device, peer->mr);
+  contract_region_free(&peer->memory);
 }
 
 /* A receiver that leaves first takes its ring with it, tokens that are out included. */
-static void leave(struct guest *guest, bool receiver_first)
+static void peer_close(struct peer *peer, bool receiver_first)
 {
-  struct contract_side *sender = &guest->pair->sender, *receiver = &guest->pair->receiver;
+  struct contract_side *sender = &peer->pair->sender, *receiver = &peer->pair->receiver;
   if (receiver_first) {
     close_endpoint(receiver, sender, PST_CLOSE_ABORT);
-    close_ring(guest);
+    close_ring(peer);
     close_endpoint(sender, receiver, PST_CLOSE_ABORT);
   } else {
     close_endpoint(sender, receiver, PST_CLOSE_ABORT);
     close_endpoint(receiver, sender, PST_CLOSE_ABORT);
-    close_ring(guest);
+    close_ring(peer);
   }
 }
 
@@ -140,25 +140,25 @@ static struct pst_completion pass_one(struct contract_pair *pair, uint32_t index
   return message;
 }
 
-static void guests_come_and_go_while_another_stays(void **state)
+static void peers_come_and_go_while_another_stays(void **state)
 {
   contract_rule("rings and endpoints may be opened after start");
   contract_need(state, PST_CAP_DYNAMIC);
   struct contract_pair *pair = contract_pair(state, &staying);
   uint64_t sent = 0;
   for (uint64_t round = 0; round < 20; round++) {
-    struct guest guest;
-    come(pair, &guest);
+    struct peer peer;
+    peer_open(pair, &peer);
     struct pst_completion message = pass_one(pair, 0, &pair->receiver.memory, sent++);
     contract_release(&pair->receiver, &message);
-    connect_guest(pair);
+    connect_peer(pair);
     for (uint64_t i = 0; i < 3 * staying.slots; i++) {
-      struct pst_completion mine = pass_one(pair, 1, &guest.memory, i);
+      struct pst_completion mine = pass_one(pair, 1, &peer.memory, i);
       message = pass_one(pair, 0, &pair->receiver.memory, sent++);
       contract_release(&pair->receiver, &mine);
       contract_release(&pair->receiver, &message);
     }
-    leave(&guest, round % 2);
+    peer_close(&peer, round % 2);
     message = pass_one(pair, 0, &pair->receiver.memory, sent++);
     contract_release(&pair->receiver, &message);
     forget_events(&pair->sender);
@@ -169,7 +169,7 @@ static void guests_come_and_go_while_another_stays(void **state)
 }
 
 /* Some never connect, some leave a message behind or a token out. */
-static void guests_leave_nothing_behind(void **state)
+static void peers_leave_nothing_behind(void **state)
 {
   contract_rule("the endpoint is freed; no completion has its cookie any more");
   contract_need(state, PST_CAP_DYNAMIC);
@@ -180,18 +180,18 @@ static void guests_leave_nothing_behind(void **state)
   uint64_t round = 0;
   for (; round < WARM + ROUNDS && (round < WARM + ROUNDS_LEAST || contract_now_ns() < until);
        round++) {
-    struct guest guest;
-    contract_watch(NULL); /* its patience is of a guest, not of all */
-    come(pair, &guest);
+    struct peer peer;
+    contract_watch(NULL); /* the deadline applies to each peer, not to all */
+    peer_open(pair, &peer);
     bool held = false;
     if (round % 5) {
-      connect_guest(pair);
-      struct pst_completion message = pass_one(pair, 1, &guest.memory, 0);
+      connect_peer(pair);
+      struct pst_completion message = pass_one(pair, 1, &peer.memory, 0);
       held = round % 2;
       if (!held)
         contract_release(&pair->receiver, &message);
     }
-    leave(&guest, held || round % 3);
+    peer_close(&peer, held || round % 3);
     forget_events(&pair->sender);
     forget_events(&pair->receiver);
     if (round == WARM - 1) {
@@ -212,10 +212,10 @@ static void token_of_a_closed_ring_is_refused(void **state)
   struct contract_pair *pair = contract_pair(state, &staying);
   uint64_t old[16];
   for (uint32_t round = 0; round < 16; round++) {
-    struct guest guest;
-    come(pair, &guest);
-    connect_guest(pair);
-    struct pst_completion message = pass_one(pair, 1, &guest.memory, 0);
+    struct peer peer;
+    peer_open(pair, &peer);
+    connect_peer(pair);
+    struct pst_completion message = pass_one(pair, 1, &peer.memory, 0);
     contract_complaints();
     for (uint32_t i = 0; i < round; i++)
       assert_int_equal(pair->receiver.image.ops->release(pair->receiver.worker, &old[i], 1),
@@ -223,7 +223,7 @@ static void token_of_a_closed_ring_is_refused(void **state)
     old[round] = message.u.message.token;
     if (round % 2)
       contract_release(&pair->receiver, &message);
-    leave(&guest, round % 2 == 0);
+    peer_close(&peer, round % 2 == 0);
     forget_events(&pair->sender);
     forget_events(&pair->receiver);
   }
@@ -250,7 +250,7 @@ static void slots_of_one_that_left_are_the_next_ones(void **state)
     forget_events(&pair->sender);
     forget_events(&pair->receiver);
     open_endpoints(pair, pair->receiver.ring);
-    connect_guest(pair);
+    connect_peer(pair);
   }
   contract_complained(0);
   contract_pair_close(pair);
@@ -276,7 +276,7 @@ static void slots_that_were_out_at_close_come_back(void **state)
     forget_events(&pair->sender);
     forget_events(&pair->receiver);
     open_endpoints(pair, pair->receiver.ring);
-    connect_guest(pair);
+    connect_peer(pair);
     message = pass_one(pair, 0, &pair->receiver.memory, sent++);
     contract_release(&pair->receiver, &message);
   }
@@ -287,8 +287,8 @@ static void slots_that_were_out_at_close_come_back(void **state)
 int contract_dynamic_run(const struct contract_variant *variant)
 {
   struct CMUnitTest cases[] = {
-      CONTRACT_CASE(guests_come_and_go_while_another_stays),
-      CONTRACT_CASE(guests_leave_nothing_behind),
+      CONTRACT_CASE(peers_come_and_go_while_another_stays),
+      CONTRACT_CASE(peers_leave_nothing_behind),
       CONTRACT_CASE(token_of_a_closed_ring_is_refused),
       CONTRACT_CASE(slots_of_one_that_left_are_the_next_ones),
       CONTRACT_CASE(slots_that_were_out_at_close_come_back),

@@ -29,10 +29,10 @@ NOT_OFFERED = {
 NEVER_AGAIN = {"connection": "rdma_cm", "timeout": 24}
 # The longest, of many connections or of threads that share the only CPU. The kernel sees them alike
 # wherever the other end is: between processes alone.
-LONG = ("flipped_bits_*", "guests_leave_*", "nothing_is_left_*", "concurrent_atomics_*", "fan_in_*", "two_sleeping_*")
+LONG = ("flipped_bits_*", "peers_leave_*", "nothing_is_left_*", "concurrent_atomics_*", "fan_in_*", "two_sleeping_*")
 # Cases that SENDs, several queue pairs, or shared receives do otherwise.
-SHAPED = ("many_*", "every_length_*", "slots_*", "post_*", "written_*", "drained_*", "guests_come_*")
-SHAPED_BY_CM = ("many_*", "slots_*", "drained_*", "guests_come_*")
+SHAPED = ("many_*", "every_length_*", "slots_*", "post_*", "written_*", "drained_*", "peers_come_*")
+SHAPED_BY_CM = ("many_*", "slots_*", "drained_*", "peers_come_*")
 
 
 class Contract(guests.Case):
