@@ -203,7 +203,7 @@ static bool help_name(struct json_object *defs, const char *word)
   return help_options(defs, NULL, word, is_found);
 }
 
-/* ---- What there is ------------------------------------------------------------------- */
+/* ---- Commands and plugins ------------------------------------------------------------ */
 
 struct help_names {
   const char *names[NAMES_MAX];

@@ -124,8 +124,8 @@ static int main_run_command(const struct command *command, int argc, char **argv
 }
 
 /* A program that was started without one of them would give that number to the next file it opens,
- * and write its lines into a sink's data. What is written to standard output is asked for: to write
- * to a closed one fails, also by /dev/stdout. */
+ * and write its lines into a sink's data. Standard output was asked for: to write to a closed one
+ * fails, also by /dev/stdout. */
 static int main_hold_standard_streams(void)
 {
   for (int held = STDIN_FILENO; held <= STDERR_FILENO; held++) {

@@ -178,7 +178,7 @@ static const struct pst_config_map maps[] = {
      .key_count = COUNT(expect_keys)},
 };
 
-/* ---- What must hold between values ------------------------------------------------- */
+/* ---- Rules between values ---------------------------------------------------------- */
 
 static const char *schema_value_of(const struct pst_config_stream *stream, const char *key)
 {

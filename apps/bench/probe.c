@@ -39,7 +39,7 @@ static void bench_probe_name_ops(uint32_t ops, char *text, size_t size)
                                bench_op_name((enum bench_op)op));
 }
 
-/* ---- What there is ------------------------------------------------------------------ */
+/* ---- Capabilities ------------------------------------------------------------------- */
 
 static int bench_probe_open_messages(const struct bench_side *side, uint64_t size, uint32_t ring,
                                      uint32_t roles, struct pst_session **session,
@@ -139,7 +139,7 @@ static void bench_probe_who_has(const struct bench_plan *plan, enum bench_op op,
   app_log_hush(false);
 }
 
-/* ---- What of it is measured ----------------------------------------------------------- */
+/* ---- Operations to measure ------------------------------------------------------------ */
 
 static int bench_probe_refuse(const struct bench_plan *plan, uint32_t lacking,
                               struct pst_error *error)

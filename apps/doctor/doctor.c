@@ -131,7 +131,7 @@ static void doctor_run_checks(struct doctor *doctor, const char *area)
   doctor_run_table(doctor, doctor_software_checks, doctor_software_check_count, area);
 }
 
-/* ---- What is written --------------------------------------------------------------------------
+/* ---- Output -----------------------------------------------------------------------------------
  */
 
 static void doctor_print_finding(FILE *to, const struct doctor_finding *finding, bool in_full)

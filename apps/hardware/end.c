@@ -371,7 +371,7 @@ void hardware_stop(struct hardware_end *end, uint64_t patience_ns)
   }
 }
 
-/* ---- What it has told -------------------------------------------------------------------------
+/* ---- Output of the program --------------------------------------------------------------------
  */
 
 static struct json_object *hardware_end_lines_of(const char *text, const char *about)
@@ -425,7 +425,7 @@ struct json_object *hardware_told(struct hardware_end *end, const char *about)
   return object;
 }
 
-/* ---- What there is ----------------------------------------------------------------------------
+/* ---- Plugins and devices ----------------------------------------------------------------------
  */
 
 struct looking {

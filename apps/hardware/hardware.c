@@ -189,7 +189,7 @@ static int hardware_cmd_read_plan(struct hardware *hardware)
   return 0;
 }
 
-/* ---- What the result has ------------------------------------------------------------------------
+/* ---- The result ---------------------------------------------------------------------------------
  */
 
 static struct json_object *hardware_cmd_devices_json(const struct hardware_devices *devices)

@@ -56,7 +56,7 @@ static void hardware_run_judge(struct step *step, enum hardware_verdict verdict,
   snprintf(step->why, sizeof(step->why), "%s", why);
 }
 
-/* ---- What it needs -----------------------------------------------------------------------------
+/* ---- Requirements ------------------------------------------------------------------------------
  */
 
 /* NULL: the ends have the check's memory where the step wants it. */
@@ -249,7 +249,7 @@ static void hardware_run_wait_for_end(struct step *step)
   step->given_up = why;
 }
 
-/* ---- What came of it
+/* ---- Verdicts
  * ----------------------------------------------------------------------------- */
 
 /* The last line that says an error; else the last one. */
@@ -415,7 +415,8 @@ static int hardware_run_ask_before(struct step *step)
   return step->why[0] != '\0' ? -EIO : 1;
 }
 
-/* Runs one step at both ends and records its verdict. What the step lacks makes it `skipped`. */
+/* Runs one step at both ends and records its verdict. A missing requirement makes the step
+ * `skipped`. */
 static void hardware_run_step(struct step *step)
 {
   struct hardware_run *run = step->run;

@@ -2,10 +2,10 @@
 /* The facts of a machine: of this one, or of one whose facts `penstock doctor --record` wrote.
  *
  * Most facts are text files that the kernel has: below /sys, /proc and /etc. host_text() and its
- * like read them below the root: "/", or the folder of a recording. What is no file comes from
- * host_facts() as JSON: asked of the kernel or a library where the machine is this one, and read
- * from penstock/NAME.json below the root of a recording. So a check that reads through these calls
- * runs on a recording as on the machine itself.
+ * like read them below the root: "/", or the folder of a recording. Facts that are no files come
+ * from host_facts() as JSON: asked of the kernel or a library where the machine is this one, and
+ * read from penstock/NAME.json below the root of a recording. So a check that reads through these
+ * calls runs on a recording as on the machine itself.
  *
  * pci.h, rdma.h, network.h and gpu.h have the devices as structs; topology.h has hwloc's tree.
  *

@@ -25,7 +25,7 @@ host_ask host_ask_processes;
 host_ask host_ask_clock;
 
 /* Adds to a link of "network" what ethtool's and DCB's netlink know: pause, phc, pfc, driver,
- * firmware. What a driver does not have is left out. */
+ * firmware. Members that a driver does not have are left out. */
 void host_add_ethtool(struct json_object *link, const char *name);
 
 #endif

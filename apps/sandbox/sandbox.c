@@ -124,7 +124,7 @@ struct sandbox {
   bool is_short; /* out of memory */
 };
 
-/* ---- What is allowed ----------------------------------------------------------------- */
+/* ---- Rights -------------------------------------------------------------------------- */
 
 static void sandbox_add(struct sandbox *sandbox, const char *path, uint64_t access)
 {

@@ -23,7 +23,7 @@ struct sandbox;
 struct sandbox *app_sandbox_new(const struct arguments *arguments);
 void app_sandbox_free(struct sandbox *sandbox);
 
-/* ---- What is allowed: before app_sandbox_begin() ---- */
+/* ---- Rights: before app_sandbox_begin() ---- */
 
 /* Allows what the streams of these roles need: transports, control channel, paths in options, and
  * the folders of sinks. The files of sources and sinks are open already. */

@@ -73,7 +73,7 @@ static void serve_connection_break_off(struct connection *remote, const char *wh
   serve_connection_fail(remote, -EPROTO, text);
 }
 
-/* ---- What is asked, and its answer ------------------------------------------------------ */
+/* ---- Requests and answers --------------------------------------------------------------- */
 
 /* A place is left for a ping, which goes first. */
 static bool serve_connection_has_room(const struct connection *remote,

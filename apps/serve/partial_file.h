@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * A file on its way: it is `.NAME.penstock-part` beside where it will stand, readable
- * by its owner alone, and locked by whoever writes it, until it is whole. What an
- * interrupted transfer left keeps that name and can be gone on with. Blocks for the file
- * system, and only where it says so for the disk.
+/* A file on its way: it is `.NAME.penstock-part` beside where it will stand, readable by
+ * its owner alone, and locked by whoever writes it, until it is whole. The part of an
+ * interrupted transfer keeps that name, and can be resumed. Blocks for the file system,
+ * and only where it says so for the disk.
  */
 #ifndef APP_SERVE_PARTIAL_FILE_H
 #define APP_SERVE_PARTIAL_FILE_H

@@ -77,8 +77,8 @@ void serve_file_error_refused(enum file_error_use use, int code, const char *nam
 /* Why a file of `size` bytes cannot be read. result: -errno, or 0: it is shorter. Its code. */
 int serve_file_error_unread(int64_t result, uint64_t size, bool at_server,
                             char text[FILE_ERROR_BYTES]);
-/* The same of one that is written. What a write has met is not mended by another; with the disk
- * full, what was written of it goes, too, and leaves room. */
+/* The same of one that is written. Another write does not repair a failed one; if the disk is full,
+ * the bytes written so far are removed, too, and leave room. */
 void serve_file_error_unwritten(struct partial_file *part, int code, bool at_server,
                                 char text[FILE_ERROR_BYTES]);
 

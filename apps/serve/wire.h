@@ -8,8 +8,8 @@
  * learns which one it met.
  *
  * The client asks, the server answers: each request has a tag of the client's, and gets
- * one answer with the same tag, in any order. What the client offers as a region is the
- * server's to read and write while a request that names it is under way, and no longer.
+ * one answer with the same tag, in any order. The server reads and writes a region that
+ * the client offers while a request that names the region is under way, and no longer.
  *
  *     HELLO                                              WELCOME: the server's limits
  *     MOVE   {region, place, op, length, …}              MOVED   the pattern was written or read

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plugins in the effective tree. What both ends share stands with the stream, what one end uses
- * with that end, so that the text is valid input and means the same. */
+/* Plugins in the effective tree. A plugin that both ends share stands with the stream, one that one
+ * end uses with that end, so that the text is valid input and means the same. */
 #include <string.h>
 
 #include "check.h"

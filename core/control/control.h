@@ -154,8 +154,9 @@ int control_open(const struct control_params *params, const struct control_callb
 /* Returns the port of the first address that this end listens at; 0: it listens at none. */
 uint16_t control_port(const struct control *control);
 /* Tells peers of streams that are not over; joins the thread; callbacks have
- * ended when it returns. What was called before still goes out; waits for that at
- * most a second. Not from a callback. Closing NULL is legal. */
+ * ended when it returns. Messages of earlier calls still go out, which
+ * control_close() awaits for at most a second. Not from a callback. Closing NULL
+ * is legal. */
 void control_close(struct control *control);
 
 /* Sends the stream's new address to the peer. This and the next four name a stream by its context.

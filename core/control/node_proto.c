@@ -270,7 +270,7 @@ static bool node_admits(struct message_in *in)
   return false;
 }
 
-/* ---- What the node wants ----------------------------------------------------------- */
+/* ---- The node's commands ----------------------------------------------------------- */
 
 static struct connection *node_find(const struct control *control, uint64_t id)
 {

@@ -19,8 +19,8 @@
 #include "wire.h"
 
 /* A message between two nodes, or a request of a node to its control channel. `type` says which
- * fields count. What is pointed to is the caller's: callbacks duplicate the descriptors that they
- * keep.
+ * fields count. Pointers refer to the caller's memory: callbacks duplicate the descriptors that
+ * they keep.
  *
  * JOIN       heard: somebody has come, as peer `id`, and agrees; WELCOME or BYE answers
  * WELCOME    heard: the peer that we connected to agrees

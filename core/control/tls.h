@@ -17,7 +17,7 @@
  *   BYE in clear, which says that this end takes TLS: a connector without TLS waits for our HELLO.
  * - Behind the handshake a peer may send TLS_LATE_MAX messages of TLS's own in all: a change of
  * keys costs this end more than the peer. A Penstock sends none.
- * - The files are read again before a handshake when one of them has changed. What is open stays
+ * - The files are read again before a handshake when one of them has changed. Connections stay
  *   open. New files that do not fit leave the old ones in use, and a line in the log.
  *
  * A context and its sessions belong to one thread, that of the control channel.

@@ -8,7 +8,7 @@
  * each says what it sees of the TCP connection: a relay in between has two of them, whose
  * addresses differ. Then come ids with the descriptors of one frame each.
  *
- * What came from a peer is closed by closer_close(). */
+ * closer_close() closes descriptors that came from a peer. */
 #ifndef PST_CONTROL_UNIX_FD_H
 #define PST_CONTROL_UNIX_FD_H
 

@@ -49,7 +49,7 @@ void rma_close(struct rma *rma)
   free(rma->cut);
 }
 
-/* ---- What has ended --------------------------------------------------------------- */
+/* ---- Completions ------------------------------------------------------------------ */
 
 static inline void rma_end_transfer(struct rma *rma, uint32_t at)
 {

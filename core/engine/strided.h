@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Messages that follow each other at equal distances, as nearly all of a stream do, go to their
- * memory's plugin as one row. What is to be done with a message is then no more than a comparison:
- * that it is where the row goes on.
+/* Messages that follow each other at equal distances, as nearly all of a stream do, go to their
+ * memory's plugin as one row. A message then costs no more than a comparison: that it is where the
+ * row goes on.
  */
 #ifndef PST_ENGINE_STRIDED_H
 #define PST_ENGINE_STRIDED_H

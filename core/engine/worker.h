@@ -71,7 +71,7 @@ struct engine_why {
   char text[512];
 };
 
-/* The next worker of the device. What the plugin has said of a failure is the error. */
+/* The next worker of the device. The plugin's message about a failure is the error. */
 int engine_worker_open(struct engine *engine, struct engine_device *device,
                        const struct engine_events *events, struct engine_worker *worker,
                        struct pst_error *error);

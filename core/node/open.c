@@ -384,7 +384,7 @@ void pst_node_close(struct pst_node *node)
   free(node);
 }
 
-/* ---- What there is ----------------------------------------------------------------- */
+/* ---- Queries ----------------------------------------------------------------------- */
 
 uint16_t pst_node_port(const struct pst_node *node)
 {

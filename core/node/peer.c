@@ -403,7 +403,7 @@ void peer_progress(struct pst_peer *peer, uint64_t now)
     peer_overdue(peer);
 }
 
-/* ---- What applications call -------------------------------------------------------- */
+/* ---- Calls of applications --------------------------------------------------------- */
 
 int pst_node_connect(struct pst_node *node, const char *address, struct pst_peer **peer,
                      struct pst_error *error)

@@ -109,7 +109,7 @@ static uint64_t assemble_meta_of(const struct pst_view *message)
   return message->flags & PST_VIEW_META ? message->meta : 0;
 }
 
-/* ---- What is known of an open frame -------------------------------------------- */
+/* ---- Open frames --------------------------------------------------------------- */
 
 /* By marker: nothing of frame i lies before it, and whether the frame before it is
  * known to end there. */

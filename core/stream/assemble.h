@@ -11,7 +11,7 @@
  *   - `timeout_ns` after the first message of it, or of a frame behind it;
  *   - when one more has to be opened than may be open at once.
  *   - when a sender has started anew (PST_VIEW_RESTART): its first message ends them.
- * What comes for a frame that is closed is late.
+ * A message for a closed frame is late.
  *
  * By sequence, frame f is [origin + f * packets, origin + (f + 1) * packets). A sender that
  * starts anew begins a frame.

@@ -23,7 +23,7 @@ struct frames {
   bool *out; /* by buffer: the application holds it */
 };
 
-/* frames_open.c. What a stream that assembles needs of its ring, by its configuration alone. */
+/* frames_open.c. Requirements of an assembling stream on its ring, by its configuration alone. */
 void frames_want(const struct config_stream *config, struct receive_ring *wanted);
 int frames_open(struct pst_receiver *receiver, struct pst_error *error);
 

@@ -3,8 +3,8 @@
  * The receiving end of a stream.
  *
  * Completions become views (receiver_arrivals.c), sequences are accounted, views are handed over
- * (receiver.c) and come back (release.c). What else is made of messages, frames and tensors, are
- * clients of it.
+ * (receiver.c) and come back (release.c). Frames and tensors, which are made of messages, are
+ * clients of the receiver.
  */
 #ifndef PST_STREAM_RECEIVER_H
 #define PST_STREAM_RECEIVER_H
@@ -157,7 +157,7 @@ int receiver_release_behind(struct pst_receiver *receiver, const struct pst_view
 /* As pst_receiver_release_after(), with the last one. */
 int receiver_release_more(struct pst_receiver *receiver, const struct pst_view *views, uint32_t n);
 
-/* receiver.c. What every poll begins with: 0; 1: the stream is over; -errno. */
+/* receiver.c. Begins every poll: 0; 1: the stream is over; -errno. */
 int receiver_begin_poll(struct pst_receiver *receiver);
 
 /* receiver_end.c. Nothing has arrived: -ENODATA: the stream is over; 0: not yet; its failure. */

@@ -252,7 +252,7 @@ static void sender_totals(const struct session_end *end, struct control_totals *
   loss_of_sender(sender, totals->drops, &totals->drop_count);
 }
 
-/* ---- What applications call ------------------------------------------------------------ */
+/* ---- Calls of applications ------------------------------------------------------------- */
 
 /* Why nothing can be acquired now. */
 static int sender_blocked_stage(const struct pst_sender *sender)
@@ -615,7 +615,7 @@ int pst_sender_param_set(struct pst_sender *sender, const char *key, const char 
   return 0;
 }
 
-/* ---- What an end does as a sender --------------------------------------------------- */
+/* ---- Operations of struct end_ops --------------------------------------------------- */
 
 static uint32_t sender_params(const struct session_end *end, struct control_pair *params)
 {

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The staged path of a sender: where the transport cannot read the memory of the slots, each has
- * a twin in pinned host memory of that memory plugin's, at the same offset, which is what is
- * registered and sent from. What is submitted is copied there in batches, and posted, in order,
- * once its copy is done; a slot and its twin are free together.
+/* The staged path of a sender: where the transport cannot read the memory of the slots, each has a
+ * twin in pinned host memory of that memory plugin's, at the same offset, which is what is
+ * registered and sent from. Submitted slots are copied there in batches, and posted, in order, once
+ * their copies are done; a slot and its twin are free together.
  */
 #include <errno.h>
 #include <stdio.h>

@@ -9,10 +9,9 @@
 #include "sender.h"
 #include "session.h"
 
-/*
- * `control: none`: the peers are not Penstock, or do not say so. Nobody agrees to anything: a
- * sender has ended when all of it is with the device, a receiver by silence or when its
- * application has had enough. What was sent is what the numbers of the messages span.
+/* `control: none`: the peers are not Penstock, or do not say so. Nobody agrees to anything: a
+ * sender has ended when all of it is with the device, a receiver by silence or when its application
+ * has had enough. The count of sent messages is the span of their numbers.
  */
 static int session_foreign_begin(struct session_end *end, struct pst_error *error)
 {

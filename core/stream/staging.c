@@ -8,7 +8,7 @@
 
 #include "util/log.h"
 
-/* Copy batches under way. What arrives meanwhile makes the next one larger. */
+/* Copy batches under way. Messages that arrive meanwhile make the next one larger. */
 #define STAGING_COPIES 4
 
 /* The most bytes of one copy that runs synchronously on this thread: some 0.3 ms of its time. */

@@ -57,7 +57,8 @@ static void closer_unlock(void)
   pthread_mutex_unlock(&closer.mutex);
 }
 
-/* A forked child has none of the threads. What was queued is its own copy, for the next one. */
+/* A forked child has none of the threads. The queue is the child's own copy, for the next
+ * thread. */
 static void closer_forget_threads(void)
 {
   closer.pending = 0;

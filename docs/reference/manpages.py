@@ -19,7 +19,7 @@ import subprocess
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 HEADERS = ROOT / "core" / "include" / "penstock"
-# What applications include: tests/abi/test_surface.py has the same list.
+# Headers that applications include: tests/abi/test_surface.py has the same list.
 APPLICATION_HEADERS = ("penstock.h", "types.h", "config.h", "stream.h", "node.h", "stats.h", "pattern.h", "share.h",
                        "dlpack.h")  # fmt: skip
 PLUGIN_FOLDERS = {"transport": "transports", "memory": "memory", "filter": "filters"}
@@ -325,7 +325,7 @@ def prose(text):
 
 
 def split_returns(text):
-    """What a call does, and what it returns."""
+    """Describes a call: its effect, and its return value."""
     flat = "\n\n".join(" ".join(part.split()) for part in re.split(r"\n\s*\n", text))
     found = RETURNS.search(flat)
     return (flat[: found.start()], flat[found.start() :]) if found else (flat, "")

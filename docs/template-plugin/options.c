@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What can be known of the plugin without its vendor's library. */
+/* Facts about the plugin that need no vendor's library. */
 #include <penstock/plugin.h>
 
 static const struct pst_option options[] = {{.name = "limit",

@@ -21,7 +21,8 @@ struct pst_ring {
   uint32_t first, waiting;
 };
 
-/* What travels over the control channel. Everything in it comes from a peer. */
+/* The endpoint's address, as it travels over the control channel. Everything in it comes from a
+ * peer. */
 struct address {
   char magic[8];
   uint64_t process, image; /* of another process, or another load of this plugin: unreachable */

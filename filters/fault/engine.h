@@ -4,9 +4,9 @@
  *
  * Every SEND that the host posts gets an *entry* in a ring, in post order; it is settled when
  * nothing of it is outstanding inside any more, and DONEs cover settled entries from the oldest on.
- * What goes to the inner transport, in which order and how often, is noted in a FIFO of entry
- * numbers; inner DONEs take from it by count, so that the inner cookies of SENDs mean nothing. A
- * SEND that is accepted but not posted yet lies in a *hold* (hold.h). All of it is allocated with
+ * A FIFO of entry numbers notes which entries go to the inner transport, in which order and how
+ * often; inner DONEs take from the FIFO by count, so that the inner cookies of SENDs mean nothing.
+ * A SEND that is accepted but not posted yet lies in a *hold* (hold.h). All of it is allocated with
  * the endpoint.
  */
 #ifndef FAULT_ENGINE_H

@@ -27,7 +27,8 @@ static const char of_peers[] = "nvidia-smi topo -p2p rw says which GPUs reach ea
                                "both ends the same GPU, or two with NVLink";
 
 /* Lost: cuda.h says of it that all further work returns the same, and that the process has to be
- * ended; or the context is gone. What is not in this list is neither that nor known better. */
+ * ended; or the context is gone. Other errors mean neither of these, and nothing more precise is
+ * known of them. */
 static const struct failure {
   cuda_status status;
   bool lost;

@@ -4,9 +4,9 @@
  * memories of it share the pins: what one call pins, another, of a part or of more, refers to.
  * A range may lie in several pins, and a pin is undone when nobody refers to it any more.
  *
- * What other code has pinned (the application, or another plugin that is made of these files) is
- * used, and not undone. Its owner may unpin it at any time: copies go on then, by the driver's own
- * buffer, but a kernel would end the context, so that kernels never read it.
+ * Memory that other code has pinned (the application, or another plugin that is made of these
+ * files) is used, and not unpinned. Its owner may unpin it at any time: copies go on then, by the
+ * driver's own buffer, but a kernel would end the context, so that kernels never read it.
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -167,8 +167,8 @@ struct sim_qp_dv {
   uint8_t log_num_errored;
 };
 
-/* One work request on its way into the send queue. What it points to is read before the call
- * returns. ibv_post_send, ibv_wr_* and the DC setters all make these. */
+/* One work request on its way into the send queue. Memory that the request points to is read before
+ * the call returns. ibv_post_send, ibv_wr_* and the DC setters all make these. */
 struct sim_wqe {
   uint64_t wr_id;
   uint32_t opcode; /* enum ibv_wr_opcode */

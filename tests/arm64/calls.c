@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* System calls that Linux has and qemu-aarch64 7.2 does not pass on, by calls that it passes on:
- * for LD_PRELOAD. Without it a program gets the errors of an old kernel. What is not needed by a
- * test is not here. */
+ * for LD_PRELOAD. Without it a program gets the errors of an old kernel. Calls that no test needs
+ * are not here. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>

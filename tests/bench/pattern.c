@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * bench-pattern FOLDER MIB MS SIZE...: what the memory plugin `cuda` fills with the test pattern
+/* bench-pattern FOLDER MIB MS SIZE...: what the memory plugin `cuda` fills with the test pattern
  * and verifies on the GPU, GB/s of messages, over MIB of its memory, which is to be more than its
  * caches hold; beside the driver's own cuMemsetD8Async and device to device copy of as many bytes.
  * For each SIZE: batches of up to 4096 messages, 8 under way, in order, and in none, which takes a
- * list. What is verified is what was filled, and a difference ends the program.
+ * list. The verified bytes are those that were filled, and a difference ends the program.
  */
 #include <dlfcn.h>
 #include <inttypes.h>

@@ -196,7 +196,7 @@ int contract_connect(struct contract_side *side, uint32_t index, const struct ps
 int contract_connect_one(const struct contract_variant *variant,
                          const struct contract_params *params, const struct pst_blob *blob);
 
-/* ---- What the enums of the headers have, known.c. Else the case has failed. ---- */
+/* ---- Values of the headers' enums, known.c; others fail the case. ---- */
 
 void contract_path_is_known(const char *whose, const struct pst_path_info *path);
 void contract_completion_is_known(const struct pst_completion *completion);

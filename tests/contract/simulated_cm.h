@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * rdma_cm for two ends in one process, on the simulated device, which has none: a plugin that asks
+/* rdma_cm for two ends in one process, on the simulated device, which has none: a plugin that asks
  * for librdmacm's calls finds those of the program that loads it. As Linux 6.1's: a request waits
  * with its listener's channel, the other end learns of the end of an id, a request of a queue pair
  * that still has a connection is refused as stale, and each connection has other first packet
- * numbers. What is lost is lost: nothing is sent again, as if nobody waited that long.
+ * numbers. Lost messages stay lost: nothing is sent again, as if nobody waited that long.
  */
 #ifndef CONTRACT_SIMULATED_CM_H
 #define CONTRACT_SIMULATED_CM_H

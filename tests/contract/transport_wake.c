@@ -338,8 +338,8 @@ __attribute__((format(printf, 2, 3))) static void hammer_fails(struct hammer *ha
   va_end(list);
 }
 
-/* Sleep whenever there is nothing, with no timeout that could hide a loss but
- * one that fails the test. What there is then tells a wake-up that was lost from what never came.
+/* Sleep whenever there is nothing, with no timeout that could hide a loss but one that fails the
+ * test. The completions found then tell a lost wake-up from a message that never came.
  */
 static void nap(struct hammer *hammer, struct contract_side *side, const char *what, uint64_t moved)
 {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Many peers of one worker, one after the other: they come and go, or are killed, under load or
- * with SENDs that they have not fetched. What they took is given back, and another stream of the
+/* Many peers of one worker, one after the other: they come and go, or are killed, under load or
+ * with SENDs that they have not fetched. Their resources are given back, and another stream of the
  * worker loses nothing.
  *
  *     ucx-many PLUGIN ROUNDS [OPTION=VALUE]...
@@ -136,7 +135,7 @@ static uint32_t turn(struct survivor *all)
   return came;
 }
 
-/* ---- What each peer leaves ------------------------------------------------------------------ */
+/* ---- Leftovers of each peer ----------------------------------------------------------------- */
 
 /* Links that leave have until their peers have answered. */
 static void settle(struct survivor *all)

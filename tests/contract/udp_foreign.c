@@ -209,8 +209,8 @@ static uint32_t send_until_followed(struct contract_side *side, int fd, uint64_t
   return count;
 }
 
-/* Same address, another port, numbers from 0 again. What it sends before the one before is known
- * to be silent is lost, and said to be. */
+/* Same address, another port, numbers from 0 again. Messages that it sends before its predecessor
+ * is known to be silent are lost, and counted as lost. */
 static void a_sender_that_restarts_goes_on_behind(void **state)
 {
   (void)state;

@@ -47,8 +47,8 @@ __attribute__((visibility("default"))) int ibv_modify_qp(struct ibv_qp *qp,
   return next(qp, attr, mask);
 }
 
-/* The receiver's queue pair is in RTR, which hears it, and not yet in RTS. What comes behind it is
- * told when the connection is: messages, or that the sender has left. */
+/* The receiver's queue pair is in RTR, which hears it, and not yet in RTS. Later arrivals are
+ * reported with the connection: messages, or that the sender has left. */
 static void hello_comes_early(int which)
 {
   struct stream stream = {.pair = contract_pair_open(&stream_variants[which], &stream_params)};

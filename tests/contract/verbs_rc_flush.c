@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * verbs_rc's FLUSH behind WRITEs into several regions of a peer, which may be behind different
- * paths of PCI Express: one that names none reads each that was written, and no other. What it
- * reads is seen by taking a region away before: the device refuses the access, and the FLUSH fails.
+/* verbs_rc's FLUSH behind WRITEs into several regions of a peer, which may be behind different
+ * paths of PCI Express: one that names none reads each that was written, and no other. The test
+ * sees which regions a FLUSH reads by taking one away before: the device refuses the access, and
+ * the FLUSH fails.
  *
  *     penstock-simverbs verbs-rc-flush PLUGIN LAUNCHER
  */

@@ -77,7 +77,7 @@ static const struct contract_params params = {
 
 enum { MESSAGES = 600 };
 
-/* ---- What goes --------------------------------------------------------------------------------
+/* ---- Successes --------------------------------------------------------------------------------
  */
 
 /* Messages of each length, as many under way as there is credit or room for. */
@@ -233,7 +233,7 @@ static void a_pool_of_what_there_is_does(void **state)
   streams(POOL, "shared receives");
 }
 
-/* ---- What is refused --------------------------------------------------------------------------
+/* ---- Refusals ---------------------------------------------------------------------------------
  */
 
 static struct pst_endpoint *try_open(struct contract_side *side, uint32_t requests, uint32_t pieces,
@@ -345,7 +345,7 @@ static void the_calls_own_error_is_reported(void **state)
   contract_side_close(&side);
 }
 
-/* ---- What an InfiniBand subnet gives ----------------------------------------------------------
+/* ---- Values of an InfiniBand subnet -----------------------------------------------------------
  */
 
 static void an_empty_p_key_is_refused(void **state)

@@ -155,8 +155,8 @@ class FromFfmpeg(Between):
         return Program(self, command)
 
     def test_a_restarted_ffmpeg(self):
-        """Ended by itself, and killed: the stream goes on, and no loss is invented. What comes
-        before the one ahead has been silent long enough is counted, and is all that is lost."""
+        """Ended by itself, and killed: the stream goes on, and no loss is invented. Messages that come before
+        the predecessor has been silent long enough are counted, and no others are lost."""
         need("ffmpeg", "tshark")
         child = self.foreign_receiver()
         tshark = Tshark(self)

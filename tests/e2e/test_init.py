@@ -172,7 +172,7 @@ class Init(Case):
                 number = (number + 1) % 65536
         self.assertEqual(receiver.wait(), 0, str(receiver))
 
-    # ---- What it writes for devices, run on devices that stand for them ----
+    # ---- Files for devices, run on devices that stand for them ----
 
     def both(self, receive, send, sets=(), prefixes=((), ()), **options):
         """Runs two files with one another, as written but for `sets`; the receiver's stream."""

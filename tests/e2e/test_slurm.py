@@ -15,7 +15,8 @@ SLOW = r"(?m)^slow: link from %s 1(\.[01])? \(n1 eth[01]\) to 3(\.1)? \(n3 eth1\
 
 class Slurm(Case):
     def srun(self, *arguments, nodes=4):
-        """By four ranks; that the test's cluster is not there skips the test. What they say, and the matrix."""
+        """By four ranks; that the test's cluster is not there skips the test. Returns the output of the ranks,
+        and the matrix."""
         home = self.folder / "slurm"
         home.mkdir()
         log = self.folder / "log"

@@ -125,7 +125,7 @@ void config_try(const char *text, size_t length, const char *const *sets, size_t
     try_without_memory(text, length, sets, set_count, 1 + number / 2 % allocations);
 }
 
-/* ---- What fails when memory runs out -------------------------------------------- */
+/* ---- Failures when memory runs out ---------------------------------------------- */
 
 void *__real_arena_alloc(struct arena *arena, size_t size);
 void *__wrap_arena_alloc(struct arena *arena, size_t size);

@@ -151,7 +151,7 @@ static void mend(uint8_t *bytes, uint32_t length)
     mend_v6(bytes + at, length - at);
 }
 
-/* ---- What must hold ----------------------------------------------------------------------- */
+/* ---- Invariants --------------------------------------------------------------------------- */
 
 static void check_udp(const struct eth_bytes *frame, uint32_t known,
                       const struct eth_packet *packet)

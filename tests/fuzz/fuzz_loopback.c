@@ -113,7 +113,7 @@ static struct file file_make(uint64_t bytes)
   return file;
 }
 
-/* ---- What is written while it is polled ------------------------------------------- */
+/* ---- Writes during polls ---------------------------------------------------------- */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * A node's control channel with peers that say anything, in any order: two that come, which pass
- * real descriptors by the Unix socket, and one that is connected to. What the node answers is
- * said in between. A peer comes once and goes once; regions and their answers come only of one
- * that has joined, within the limits; every descriptor is closed in the end.
+/* A node's control channel with peers that say anything, in any order: two that come, which pass
+ * real descriptors by the Unix socket, and one that is connected to. The node's answers are sent in
+ * between. A peer comes once and goes once; regions and their answers come only of one that has
+ * joined, within the limits; every descriptor is closed in the end.
  */
 #include <arpa/inet.h>
 #include <errno.h>

@@ -352,7 +352,7 @@ static void begin(void)
   open_endpoint();
 }
 
-/* ---- What the peer does --------------------------------------------------------------------- */
+/* ---- Actions of the peer -------------------------------------------------------------------- */
 
 /* Exactly so long: a byte behind it is a finding. */
 static uint8_t *take_bytes(size_t bytes)
@@ -458,7 +458,7 @@ static void address_comes(bool is_key)
   free(bytes);
 }
 
-/* ---- What the host does --------------------------------------------------------------------- */
+/* ---- Calls of the host ---------------------------------------------------------------------- */
 
 static void poll_once(uint32_t max)
 {

@@ -166,7 +166,7 @@ def serve_seeds():
                 b"\xa6\x00\x16\x05\x01\x18\x63\x20\x18\x64\x38\x20\x18\x65\x39\x01\x00\x18\x66\x3a" + bytes(4))  # fmt: skip
 
 
-# ---- What serve's clients say and do, in order: fuzz_server.c ---------------------------
+# ---- Messages and actions of serve's clients, in order: fuzz_server.c -------------------
 
 JOIN, LEAVE, ASK, SAY, RAW, END_IO, END_OPERATION, OFFER, WITHDRAW, ROOM, VERIFY, WAIT, TRUNCATE, REPLACE = range(14)
 MOVE, OPEN, FETCH, CREATE, STORE, HOLE, CHECK, COMMIT, CLOSE, LIST, MKDIR, PING = range(12)
@@ -413,7 +413,7 @@ def loopback_seeds():
             yield b"\0" + meeting + poll + b"\x0a\1" + bytes([value, place]) + read + poll
 
 
-# ---- What two peers say to a control channel, as fuzz_flow.c takes it -----------------------
+# ---- Messages of two peers to a control channel, as fuzz_flow.c takes them ------------------
 
 
 def flow_seeds():
@@ -435,7 +435,7 @@ def flow_seeds():
         yield met + say(kind) + offer + say(kind) + finish + say(kind) + ours(1) + say(kind)
 
 
-# ---- What peers say to a node's control channel, as fuzz_nodes.c takes it ------------------------
+# ---- Messages of peers to a node's control channel, as fuzz_nodes.c takes them -------------------
 
 
 def nodes_seeds():

@@ -325,7 +325,7 @@ void model_answered(struct model *model, const struct serve_message *m)
   }
 }
 
-/* ---- What it does for them ---------------------------------------------------------------- */
+/* ---- The server's actions ----------------------------------------------------------------- */
 
 static bool moves(const struct question *q, uint8_t op)
 {

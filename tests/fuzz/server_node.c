@@ -70,7 +70,7 @@ static struct pst_node_event *tell(struct pst_peer *peer, enum pst_node_event_ki
   return event;
 }
 
-/* ---- What the input makes of it --------------------------------------------------- */
+/* ---- Actions of the input --------------------------------------------------------- */
 
 void world_node_begin(void)
 {
@@ -250,7 +250,7 @@ void world_require_unused(const uint8_t *bytes, uint64_t length)
     }
 }
 
-/* ---- What the server calls: nodes and areas ----------------------------------------- */
+/* ---- Calls of the server: nodes and areas ------------------------------------------- */
 
 int pst_node_open(const struct pst_node_params *params, struct pst_node **node,
                   struct pst_error *error)
@@ -431,7 +431,7 @@ const char *pst_version(void)
   return "0.0.0";
 }
 
-/* ---- What the server calls: peers ---------------------------------------------------- */
+/* ---- Calls of the server: peers ------------------------------------------------------ */
 
 void pst_peer_set_context(struct pst_peer *peer, void *context)
 {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The world in which the server lives while it is fuzzed: a node whose peers do what the input
- * says, and files whose reads and writes end when, and as, it says. What the server asks of
- * either is held to what penstock.h and io.h demand of it.
+/* The world in which the server lives while it is fuzzed: a node whose peers do what the input
+ * says, and files whose reads and writes end when, and as, it says. The server's calls of either
+ * are checked against the rules of penstock.h and io.h.
  */
 #ifndef FUZZ_SERVER_WORLD_H
 #define FUZZ_SERVER_WORLD_H

@@ -6,7 +6,7 @@
 
 enum weakening weakened;
 
-/* ---- What the sources stand on, as far as these functions look at it --------------------------
+/* ---- Stand-ins for what the sources use -------------------------------------------------------
  */
 
 #define PST_STAGES 2

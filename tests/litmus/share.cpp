@@ -4,7 +4,7 @@
 
 enum weakening weakened;
 
-/* ---- What the sources stand on, as far as these functions look at it --------------------------
+/* ---- Stand-ins for what the sources use -------------------------------------------------------
  */
 
 #define PST_INLINE static inline

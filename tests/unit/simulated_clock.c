@@ -77,7 +77,7 @@ static uint64_t real_ns(void)
   return (uint64_t)time.tv_sec * NS_PER_S + (uint64_t)time.tv_nsec + atomic_load(&skipped_ns);
 }
 
-/* ---- What stands in for them ---------------------------------------------------------- */
+/* ---- Stand-ins ------------------------------------------------------------------------ */
 
 __attribute__((visibility("default"))) int clock_gettime(clockid_t id, struct timespec *time)
 {

@@ -63,8 +63,8 @@ class Tap(guests.Case):
         return receiver, result
 
     def test_two_streams_come_by_two_queues(self):
-        """The kernel has a rule for each, by which its frames go to its queue. What is for another
-        UDP port has none, and comes all the same."""
+        """The kernel has a rule for each, by which its frames go to its queue. Packets for another UDP port
+        have no rule, and arrive all the same."""
         shown = "tc -s filter show dev pst0 parent 1:"
         busy = "[ $(%s | grep -cE 'Sent [0-9]+ bytes [0-9]{3,} pkt') = 2 ]" % shown
         other = f"bash -c 'echo stray >/dev/udp/{BEHIND}/9'"

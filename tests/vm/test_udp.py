@@ -127,7 +127,8 @@ class Departures(Transfers):
         self.assertRegex(sender.stderr, "etf drops messages whose time of departure is over")
         counted = stream["dropped"]["departure_missed"]
         self.assertGreater(counted, 100, stream)
-        # On a busy host some are dropped between the two commands. What etf holds then goes with it, untold.
+        # On a busy host some are dropped between the two commands. The packets that etf holds then go with
+        # it, uncounted.
         self.assertGreaterEqual(counted, int(last[0]), stream)
         self.assertIn(stream["messages_sent"] - stream["messages_delivered"] - counted, range(20), stream)
 

@@ -5,7 +5,7 @@
  * sockets and no memory of its own: the transport brings what has arrived and does with
  * it what the verdict says.
  *
- * What holds at all times:
+ * Invariant:
  *     datagrams == messages + bad_header + bad_checksum + too_long + not_ours + wrong_nonce
  *                  + displaced + too_late + too_far + unauthentic + replayed
  *                  + (1 while one is held)
@@ -23,8 +23,8 @@
  * A gap beyond DG_DROPOUT_MAX needs two datagrams in a row, too. The first of the two is held until
  * the second has come.
  *
- * What the medium lost on this side (a socket's buffer was full, a network card had no descriptor)
- * the transport reports by dg_flow_lost(), before the datagram that arrived next. A gap takes as
+ * The transport reports losses of the medium on this side (a socket's buffer was full, a network
+ * card had no descriptor) by dg_flow_lost(), before the datagram that arrived next. A gap takes as
  * many of these losses as it can explain. The rest were losses of other streams.
  *
  * With a `tag` each datagram from the sender's address and port is authenticated before anything

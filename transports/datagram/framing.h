@@ -64,8 +64,9 @@ enum dg_parse_result {
  * is read beyond `total`. With `has_nonce`, dg_has_nonce() has been asked.
  *
  * Nor is anything read beyond `readable` bytes from the first, where the payload lies in a GPU: at
- * least the header, or all. RTP's contributing sources are skipped unread. What cannot be told from
- * a payload is no message: an extension whose length, or padding whose last byte, lies beyond.
+ * least the header, or all. RTP's contributing sources are skipped unread. A datagram whose payload
+ * cannot be determined is no message: an extension whose length, or padding whose last byte, lies
+ * beyond.
  */
 enum dg_parse_result dg_parse(enum dg_framing framing, bool has_nonce, const uint8_t *header,
                               const uint8_t *rest, uint32_t total, uint32_t readable,

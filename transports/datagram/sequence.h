@@ -2,8 +2,8 @@
 /*
  * 64-bit sequence numbers out of the 16 or 32 bits that travel.
  *
- * What lies less than half the number space ahead of the highest is ahead: a jump
- * forward is loss, however far. What lies behind is late up to `reorder`; further back
+ * A number less than half the number space ahead of the highest is ahead: a jump
+ * forward is loss, however far. A number behind is late up to `reorder`; further back
  * it is no reordering, and the caller decides whether the sender has started anew.
  */
 #ifndef DATAGRAM_SEQUENCE_H

@@ -2,11 +2,10 @@
 /*
  * DPDK's environment layer: one a process, started empty by the first port and never ended.
  *
- * It is started without a device: ports are probed afterwards, one by one. What it would take of
- * the process stays the program's: the calling thread's CPUs are put back, nothing goes to standard
- * output or syslog, and the runtime folder is removed as soon as it has been made. Where somebody
- * else in the process has started it (the program itself, or another image of this plugin), that
- * one is used.
+ * It is started without a device: ports are probed afterwards, one by one. EAL takes nothing from
+ * the process: the calling thread's CPUs are put back, nothing goes to standard output or syslog,
+ * and the runtime folder is removed as soon as it has been made. Where somebody else in the process
+ * has started it (the program itself, or another image of this plugin), that one is used.
  *
  * Threads: device calls, which the host serialises; a lock guards images against each other no
  * more than DPDK does.

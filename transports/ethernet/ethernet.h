@@ -26,7 +26,7 @@
  *              copied into a slot (receive.c)
  *   release    a slot's mbuf is in the pool again, behind those released before
  *
- * What fails, and what then happens:
+ * Failures, and their effects:
  *
  *   no free slot          frames wait in the device, then in its queue; what finds no room there is
  *                         the driver's loss, counted by it or by nobody

@@ -64,7 +64,7 @@ static void eth_report_add_record(struct report *report, uint8_t type,
   report->records++;
 }
 
-/* ---- What is said of a group ---------------------------------------------------------------- */
+/* ---- Records of a group --------------------------------------------------------------------- */
 
 static void eth_report_wanted(const struct eth_group *group, struct sources *sources)
 {

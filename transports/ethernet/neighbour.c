@@ -195,7 +195,7 @@ enum eth_neighbour_state eth_neighbours_look(const struct eth_neighbours *n, uin
   return one->state;
 }
 
-/* ---- What arrives ------------------------------------------------------------------------- */
+/* ---- Frames that arrive ------------------------------------------------------------------- */
 
 static void eth_neighbour_tell(struct eth_neighbours *n, uint32_t kind, const uint8_t address[16],
                                const uint8_t *mac, const uint8_t *before, uint64_t *next_ns,
@@ -301,7 +301,7 @@ bool eth_neighbours_take(struct eth_neighbours *n, const struct eth_bytes *frame
   return true;
 }
 
-/* ---- What is sent ------------------------------------------------------------------------- */
+/* ---- Frames that are sent ----------------------------------------------------------------- */
 
 /* An advertisement, or a solicitation, with the option that has our MAC. */
 static uint32_t eth_neighbour_write_nd(const struct eth_neighbours *n, uint8_t type, uint8_t flags,
@@ -417,7 +417,7 @@ uint64_t eth_neighbours_due(const struct eth_neighbours *n)
   return due;
 }
 
-/* ---- What others want to know --------------------------------------------------------------- */
+/* ---- Queries and events --------------------------------------------------------------------- */
 
 bool eth_neighbours_event(struct eth_neighbours *n, struct eth_neighbour_event *event)
 {

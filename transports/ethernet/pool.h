@@ -4,10 +4,10 @@
  *
  * Each slot has an mbuf whose buffer is the slot (an external one, pinned). Free slots are given to
  * the driver in the order in which they became free, so that messages lie in slots of rising
- * numbers as long as they are released in order: one row for whoever copies them on. What a driver
- * takes and gives back unused is taken next. Whenever all slots are free, those that were in use
- * are next again: a consumer that releases each message soon has the same few slots, and so a
- * cache has them, however long the ring is.
+ * numbers as long as they are released in order: one row for whoever copies them on. Slots that a
+ * driver takes and gives back unused are taken next. Whenever all slots are free, those that were
+ * in use are next again: a consumer that releases each message soon has the same few slots, and so
+ * a cache has them, however long the ring is.
  *
  * Drivers that take a bulk at a time (memif: 32) receive nothing when fewer are free. So the pool
  * has a bulk of *spares* beside the slots, which it hands out when slots run short: all slots can

@@ -3,8 +3,8 @@
  * Ports by name: DPDK's devices, probed when the first device of that name opens, configured and
  * started with the last start(), closed with the last close().
  *
- * Device calls alone open, start and close; they are serialised by the host. What workers touch
- * afterwards is the queues, and the control plane (neighbours and memberships) under
+ * Device calls alone open, start and close; they are serialised by the host. Workers touch
+ * afterwards only the queues, and the control plane (neighbours and memberships) under
  * `control_lock`, which poll only tries to take.
  */
 #ifndef ETHERNET_PORT_H

@@ -29,8 +29,8 @@ const char *lb_via(const struct pst_region *region, uint32_t kind, const char *d
                                       : "cuda-copy";
 }
 
-/* How its bytes will be reached, or NULL and why they cannot. What the CPU does not touch,
- * its memory's own copies do, for READ and WRITE. */
+/* How its bytes will be reached, or NULL and why they cannot. Bytes that the CPU cannot touch are
+ * read and written by copies of their own memory plugin. */
 static const char *lb_mr_register_via(const struct pst_device *device,
                                       const struct pst_region *region, uint32_t access,
                                       const char **why)

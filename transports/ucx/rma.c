@@ -73,7 +73,7 @@ int ucx_rma_check(const struct pst_endpoint *endpoint, const struct pst_request 
   return 0;
 }
 
-/* ---- What is under way --------------------------------------------------------------------- */
+/* ---- Operations under way ------------------------------------------------------------------ */
 
 static struct ucx_op *ucx_rma_take_op(struct pst_endpoint *endpoint,
                                       const struct pst_request *request)

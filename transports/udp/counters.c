@@ -82,8 +82,8 @@ static uint64_t udp_counters_bad_of_kernel(struct udp_rx *rx, const struct udp_d
 }
 
 /* Sums are checked as datagrams are read, and a message carries the drops from before it came: most
- * of the damaged ones leave a gap that nothing explains. What neither gaps nor such messages
- * account for lies behind the last message, as far as there are drops. */
+ * of the damaged ones leave a gap that nothing explains. Drops that neither gaps nor such messages
+ * account for lie behind the last message. */
 static void udp_counters_split_numbered(struct udp_rx *rx, const struct udp_drops_news *news,
                                         struct dg_losses *losses)
 {

@@ -4,9 +4,9 @@
  *
  * While nothing is coalesced an entry has one slot. Once the kernel hands over buffers
  * of several datagrams, entries are laid for as many of that size, and the buffer's
- * bytes scatter into the slots by themselves. What comes otherwise (another size, more
- * datagrams, fewer free slots) ends in the entry's spill and is copied from there,
- * at once or as soon as there is a free slot; nothing is lost for it.
+ * bytes scatter into the slots by themselves. Datagrams that come otherwise (another
+ * size, more of them, fewer free slots) end in the entry's spill and are copied from
+ * there, at once or as soon as there is a free slot; none is lost for it.
  */
 #include <time.h> /* before errqueue.h, which lacks it */
 

@@ -23,8 +23,8 @@
 #define UDP_ENTRY_SLOTS_MAX 512u /* slots that lie ready in entries */
 #define UDP_SPILL_BYTES 65536u
 
-/* Why the kernel dropped messages: dg_flow_lost()'s causes. What had a wrong checksum is known only
- * as the counters are asked for. */
+/* Why the kernel dropped messages: dg_flow_lost()'s causes. Wrong checksums are known only when the
+ * counters are read. */
 enum udp_cause { UDP_LOST_KERNEL = 0, UDP_LOST_NO_BUFFER = 1, UDP_LOST_CHECKSUM = 2 };
 
 /* Drops of all UDP sockets of this network namespace, by cause. */

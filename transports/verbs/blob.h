@@ -29,7 +29,7 @@ struct vb_blob_form {
 };
 
 void vb_blob_write(const struct vb_blob_form *form, const void *blob, uint8_t *bytes);
-/* False: it is none of that form, and *blob, which was zeroed, is left alone. What is in the fields
+/* False: it is none of that form, and *blob, which was zeroed, is left alone. The fields' values
  * came over a network: the caller checks that. */
 bool vb_blob_read(const struct vb_blob_form *form, const uint8_t *bytes, uint32_t length,
                   void *blob);

@@ -24,7 +24,7 @@ struct vb_counters {
  * is none of RoCE v2. */
 const char *vb_counters_host(const struct vb_gid *gid);
 /* Read hw_counters/ and counters/ of `port`, a port's folder in sysfs, and which packets were
- * refused from the file `host`, NULL for none. What is absent is not among them. */
+ * refused from the file `host`, NULL for none. Absent counters are not among them. */
 void vb_counters_read(const char *port, const char *host, struct vb_counters *counters);
 /* By how much the one of that name has grown. */
 uint64_t vb_counters_growth(const struct vb_counters *before, const struct vb_counters *now,

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Protection domains. What peers may reach lies in a domain of its own for each of them: a device
+/* Protection domains. Memory that peers may reach lies in one domain for each peer: a device
  * compares the domain of a key with that of the queue pair by which it is named, and refuses the
- * access where they differ. What is only sent from, or read into, is in the device's own domain,
- * once for all peers: no key of it has remote rights.
+ * access where they differ. Memory that is only sent from, or read into, is in the device's own
+ * domain, once for all peers: no key of it has remote rights.
  */
 #include "domain.h"
 #include "worker.h"

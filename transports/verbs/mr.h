@@ -68,7 +68,7 @@ void vb_mr_refusal(const struct vb_mrs *mrs, int error, uint64_t length, char *t
 /* memlock.c: what keeps this process from having memory pinned: which limit it is, or that it is
  * none. As the kernel judges in ib_umem_get(): the pages that all registrations and queues of this
  * process have pinned, against RLIMIT_MEMLOCK, unless it has CAP_IPC_LOCK outside of any user
- * namespace. What mlock() locked (VmLck) is counted by itself. */
+ * namespace. Memory that mlock() locked (VmLck) is counted separately. */
 struct vb_memlock {
   uint64_t limit;     /* bytes; UINT64_MAX: none */
   uint64_t pinned;    /* bytes: VmPin of /proc/self/status */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Completions: rows of messages, and of requests that are done. What else the device says, the
- * transport takes. */
+/* Completions: rows of messages, and of requests that are done. The transport takes the device's
+ * other completions. */
 #include <assert.h>
 
 #include "ops.h"
@@ -104,7 +104,7 @@ static bool vb_poll_take(struct pst_worker *worker, struct vb_out *out)
   return false;
 }
 
-/* ---- What endpoints have to tell --------------------------------------------------------- */
+/* ---- Endpoints with completions ---------------------------------------------------------- */
 
 static int vb_poll_status_of(const struct pst_endpoint *endpoint, uint64_t index)
 {

@@ -10,8 +10,8 @@
  * immediate data say which one it is.
  *
  * Locks: none on a worker. A device's asynchronous events are read by whichever worker finds them,
- * under the device's lock. What an event says of a queue pair is left in atomics of its endpoint,
- * whose worker is woken.
+ * under the device's lock. The thread leaves a queue pair's event in atomics of its endpoint, and
+ * wakes the endpoint's worker.
  */
 #ifndef VERBS_TRANSPORT_H
 #define VERBS_TRANSPORT_H

@@ -4,7 +4,7 @@
  * checked and built in one go; whatever is not as it mostly is, is left to post.c.
  *
  * Messages of one length that follow one another in consecutive slots, at this end and at the
- * peer's, are one WRITE: a run. What lies between them travels along, up to an eighth: it is what
+ * peer's, are one WRITE: a run. The bytes between them travel along, up to an eighth: it is what
  * this end's slots hold behind the messages.
  */
 #include <endian.h>

@@ -453,7 +453,7 @@ void dc_work(struct pst_endpoint *endpoint, struct vb_out *out)
   vb_event_write(out, cookie, PST_EVENT_CLOSED, 0);
 }
 
-/* ---- What only time tells ---------------------------------------------------------------- */
+/* ---- Deadlines --------------------------------------------------------------------------- */
 
 static void dc_poll_not_connected(struct dc_endpoint *dc)
 {
@@ -472,7 +472,7 @@ static void dc_poll_not_connected(struct dc_endpoint *dc)
   dc_fail(&dc->endpoint, -ETIMEDOUT, why);
 }
 
-/* Is the peer there? What it owes an answer to, or else an empty WRITE, tells. */
+/* Is the peer there? A request that it owes an answer to, or else an empty WRITE, shows that. */
 static void dc_poll_look_at_life(struct dc_endpoint *dc, uint64_t now_ns)
 {
   struct pst_endpoint *endpoint = &dc->endpoint;

@@ -103,7 +103,7 @@ bool dc_is_spent(const struct dc_endpoint *dc);
 /* Ends the requests under way, with `sq.error` from `sq.failed_from` on: the initiator is reset,
  * and touches no memory any more. */
 void dc_abandon(struct dc_endpoint *dc);
-/* It posts no more. What is under way ends: as dc_abandon(), or by the device, which flushes what
+/* It posts no more. Requests under way end: as dc_abandon(), or by the device, which flushes what
  * is behind a request that has failed. */
 void dc_stop(struct dc_endpoint *dc);
 /* A request was flushed, or the one before them failed: once none is left the stream can be used

@@ -49,7 +49,7 @@ static int dc_plugin_refuses(const struct pst_endpoint *endpoint)
   return dc_is_over(dc_of(endpoint)) ? -ECONNRESET : -ENOTCONN;
 }
 
-/* A target is made anew. What one initiator cannot do any more, none of the endpoints can. */
+/* A target is made anew. If one initiator fails for good, so do all endpoints. */
 static void dc_plugin_queue_event(struct pst_device *device, const struct ibv_async_event *event)
 {
   struct vb_queue *queue = event->element.qp->qp_context;

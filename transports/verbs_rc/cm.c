@@ -161,7 +161,7 @@ static void rc_cm_drop(struct pst_endpoint *endpoint)
   cm->again_ns = VB_NEVER;
 }
 
-/* ---- What a try has come to -------------------------------------------------------------- */
+/* ---- Outcome of a try -------------------------------------------------------------------- */
 
 static void rc_cm_left(struct pst_endpoint *endpoint)
 {

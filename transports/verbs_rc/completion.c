@@ -12,7 +12,7 @@
 #include "multi_qp.h"
 #include "qp.h"
 
-/* ---- What the device says ---------------------------------------------------------------- */
+/* ---- Completions of the device ----------------------------------------------------------- */
 
 static void rc_completion_failed(struct pst_endpoint *endpoint, const struct ibv_wc *wc)
 {

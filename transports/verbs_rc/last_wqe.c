@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The last receive that a queue pair takes of a shared queue. What one that fails has taken comes
- * by the completion queue, whoever took it. A queue pair has none any more once its device says so
- * (IBV_EVENT_QP_LAST_WQE_REACHED) and the completion queue was empty since; before that it is
- * neither reset nor destroyed (IBA 10.3.1). Where the device does not say so, what is sent in ERR
- * is flushed behind it.
+/* The last receive that a queue pair takes of a shared queue. Receives that a failing queue pair
+ * has taken come by the completion queue, whoever took them. A queue pair has none any more once
+ * its device says so (IBV_EVENT_QP_LAST_WQE_REACHED) and the completion queue was empty since;
+ * before that it is neither reset nor destroyed (IBA 10.3.1). Where the device does not say so,
+ * what is sent in ERR is flushed behind it.
  */
 #include "last_wqe.h"
 #include "connection.h"

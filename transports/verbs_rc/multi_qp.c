@@ -59,7 +59,7 @@ static int rc_lanes_open_arrived(const struct pst_endpoint *endpoint, struct rc_
   return lane->arrived ? 0 : -ENOMEM;
 }
 
-/* Creates one queue pair. What the first one was given is the limit of all. 0 or -errno. */
+/* Creates one queue pair. The first one's capacities are the limit of all. 0 or -errno. */
 static int rc_lanes_open_lane(struct pst_endpoint *endpoint, uint32_t i, uint32_t pieces)
 {
   struct rc_lane *lane = &endpoint->rc->lanes[i];

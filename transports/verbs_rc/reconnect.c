@@ -16,13 +16,13 @@
  * what the peer's old queue pair repeats can be what the new one expects: its first hello, and the
  * messages behind that. Therefore each try has a number, and an answer and a confirmation name the
  * number of the hello that they answer. Another number is of an earlier try: the end begins anew.
- * What comes with such a hello counts, but for what its first queue pair had received: the peer
+ * Messages behind such a hello count, except those that its first queue pair had received: the peer
  * repeats from its first hello on, so that these are as many as were counted since then.
  *
  * Several queue pairs (`qps`) begin anew together: one that fails takes the others with it. A hello
  * counts the messages of its queue pair, delivered or waiting for their turn; the hello of the
- * first one counts credit messages, too. What has not arrived goes by the same queue pair again. An
- * end that has waited too long for some hellos begins anew with all queue pairs.
+ * first one counts credit messages, too. Messages that have not arrived go by the same queue pair
+ * again. An end that has waited too long for some hellos begins anew with all queue pairs.
  *
  * This file reconnects by exchange, with the peer's first address. cm.c has what rdma_cm does
  * instead, fail.c what makes a connection fail.

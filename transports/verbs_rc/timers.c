@@ -21,7 +21,7 @@ static void rc_timers_check_event(struct pst_endpoint *endpoint)
     rc_fail(endpoint, -EIO, "the device is lost");
 }
 
-/* Is the peer there? What it owes an answer to, or else an empty WRITE, tells. */
+/* Is the peer there? A request that it owes an answer to, or else an empty WRITE, shows that. */
 static void rc_timers_check_peer(struct pst_endpoint *endpoint, uint64_t now_ns)
 {
   const struct pst_device *device = endpoint->device;
@@ -60,7 +60,7 @@ static void rc_timers_check_peer(struct pst_endpoint *endpoint, uint64_t now_ns)
   vb_due(endpoint->worker, now_ns + (endpoint->timeout_ns ? endpoint->timeout_ns : patience));
 }
 
-/* ---- What only time tells ---------------------------------------------------------------- */
+/* ---- Deadlines --------------------------------------------------------------------------- */
 
 /* Fails an endpoint whose time to connect is over, with what is known of the reason. */
 static void rc_timers_not_connected(struct pst_endpoint *endpoint)

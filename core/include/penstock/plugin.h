@@ -335,7 +335,7 @@ extern PST_EXPORT const struct pst_plugin pst_plugin_v1;
 extern PST_EXPORT const struct pst_described pst_description_v1;
 
 /* In options.c, behind a `static const struct pst_description` whose members are set by their
- * names. What is left out is 0 or NULL. */
+ * names. Members that are left out are 0 or NULL. */
 #define PST_DESCRIPTION(description_)                                                              \
   PST_PLUGIN_EXTERN const struct pst_described pst_description_v1 = {sizeof(description_), 0,      \
                                                                      &(description_)}

@@ -328,7 +328,8 @@ PST_INLINE void pst_share_store(uint32_t *word, uint32_t value)
   __atomic_store_n(word, value, __ATOMIC_RELEASE);
 }
 
-/* Has the other side gone to sleep? What this side published before is visible to it. */
+/* Has the other side gone to sleep? Everything that this side published before is visible to the
+ * other. */
 PST_INLINE int pst_share_must_wake(uint32_t *sleeps)
 {
   __atomic_thread_fence(__ATOMIC_SEQ_CST);

@@ -52,7 +52,7 @@ struct pst_ring;
 struct pst_endpoint;
 struct pst_transport_ops;
 
-/* ---- What a transport can do --------------------------------------------- */
+/* ---- Capabilities -------------------------------------------------------- */
 
 /* types.h declares capabilities, paths, access rights and operations. */
 

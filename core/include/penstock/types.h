@@ -187,8 +187,8 @@ enum pst_transport_capability {
    * With SHARED_RING endpoints of all domains may name a ring whose mr has none, and peers of a
    * node share one. */
   PST_CAP_TWO_SIDED = 1u << 18,
-  /* post() takes SENDs for which the peer has no slot yet: they wait in the transport. What it, the
-   * device or the peer refuses later ends with that errno in its DONE. */
+  /* post() takes SENDs for which the peer has no slot yet: they wait in the transport. A SEND that
+   * the transport, the device or the peer refuses later ends with that errno in its DONE. */
   PST_CAP_QUEUES = 1u << 19,
 };
 
@@ -229,7 +229,7 @@ enum pst_request_flag {
   PST_REQUEST_EXCLUSIVE = 1u << 1,
 };
 
-/* ---- What is counted --------------------------------------------------------- */
+/* ---- Counters ---------------------------------------------------------------- */
 
 enum pst_counter_flag {
   PST_COUNTER_DROP = 1u << 0,  /* messages lost on this side; `cause` is the key in `dropped` */

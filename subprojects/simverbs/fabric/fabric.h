@@ -517,7 +517,7 @@ bool fab_fault_hits(enum fab_fault_kind kind, uint32_t device, uint32_t qpn, uin
                     int *value);
 /* Arms it; what is to be done at once is done. ENOSPC: the table is full. */
 int fab_fault_plant(const struct fab_fault *fault);
-/* Disarms all. What was done stays. */
+/* Disarms all. Effects of faults so far stay. */
 void fab_fault_clear(void);
 /* Does what is due, and returns the clock's time of the next step; 0: there is none. A process that
  * makes or joins a fabric as a launcher calls it at that time; several may. */

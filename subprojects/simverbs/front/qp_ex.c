@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // ibv_wr_*: a request is built in the QP, by a builder and its setters, and added to the batch when
-// the next builder comes or ibv_wr_complete. What the program passes may go when a setter returns,
-// so it is copied.
+// the next builder comes or ibv_wr_complete. The program may free its arguments when a setter
+// returns, so they are copied.
 #include "front.h"
 
 #include <errno.h>

@@ -27,9 +27,9 @@ struct site {
   bool made; /* else joined */
 };
 
-/* `fabric`: a name, a description's file, or NULL for a new one without a name. What `options` ask
- * for goes to a new one only: joining another way is an error. 0, or a negative number with a
- * line on stderr. */
+/* `fabric`: a name, a description's file, or NULL for a new one without a name. `options` apply to
+ * a new one only: joining another way is an error. 0, or a negative number with a line on
+ * stderr. */
 int site_enter(const char *fabric, struct describe_options *options, struct site *site);
 /* Removes the fabric if nobody else is at it. */
 void site_leave(struct site *site);

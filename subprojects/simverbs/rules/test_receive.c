@@ -46,7 +46,7 @@ static void test_write_with_immediate_takes_a_receive(void **state)
 }
 
 /* The CPU puts a small SEND's bytes in as its completion is polled, and no sooner; of two entries
- * here. What is longer the device has placed before. */
+ * here. The device has placed the bytes of a longer SEND before. */
 static void test_small_sends_come_with_their_completion(void **state)
 {
   (void)state;

@@ -269,7 +269,7 @@ static void test_a_row_has_consecutive_numbers(void **state)
   assert_int_equal(out.corrupted, 20);
 }
 
-/* ---- What is refused ------------------------------------------------------------ */
+/* ---- Refusals ------------------------------------------------------------------- */
 
 static void test_copies_that_are_refused(void **state)
 {

@@ -329,7 +329,7 @@ cuda_status fake_CtxEnablePeerAccess(cuda_context peer, unsigned int flags)
   return status;
 }
 
-/* ---- What the plugin finds by dlsym ------------------------------------------- */
+/* ---- Functions that the plugin finds by dlsym --------------------------------- */
 
 cuda_status cuGetProcAddress(const char *name, void **address, int version, uint64_t flags);
 cuda_status cuDriverGetVersion(int *version);

@@ -9,8 +9,8 @@
  * there. Kernels go by name: for each there is a reference in C. Work that touches what
  * is not mapped for the device ends the context for good, as the driver's does.
  *
- * What is freed, unmapped, unregistered or unloaded while work is queued that touches it ends the
- * process, with words: cuda.h promises of none of these calls that it waits for that work. (Of
+ * Freeing, unmapping, unregistering or unloading an object that queued work touches ends the
+ * process, with a message: cuda.h promises of none of these calls that it waits for that work. (Of
  * cuMemFree it says that it may.)
  *
  * The environment variable FAKE_CUDA scripts it, as in "delay_us=500,no_dmabuf":

@@ -68,7 +68,7 @@ static int counting_limits(struct pst_device *device, struct pst_limits *limits)
   return rc;
 }
 
-/* ---- What it counts ------------------------------------------------------------------ */
+/* ---- Counters ------------------------------------------------------------------------ */
 
 static void counting_say(const struct pst_device *device)
 {
@@ -145,7 +145,7 @@ static void counting_ring_close(struct pst_worker *worker, struct pst_ring *ring
   counting_say(worker->device);
 }
 
-/* ---- What passes --------------------------------------------------------------------- */
+/* ---- Calls that pass ----------------------------------------------------------------- */
 
 static int counting_arm(struct pst_worker *worker)
 {

@@ -112,7 +112,7 @@ static int narrow_endpoint_close(struct pst_endpoint *endpoint, uint32_t mode, u
   return 0;
 }
 
-/* ---- What it does ------------------------------------------------------------------- */
+/* ---- Operations --------------------------------------------------------------------- */
 
 static int narrow_post(struct pst_endpoint *endpoint, const struct pst_request *requests,
                        uint32_t n, uint32_t *wait)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Heap memory, for tests: one operation fails with EIO, the nth time it is called.
- * What is still there at close(), and host memory left registered, are errors in
- * the log that begin with "BUG"; so is, with close(), never having been flushed.
+/* Heap memory, for tests: one operation fails with EIO, the nth time it is called.
+ * Regions that remain at close(), and host memory left registered, are errors in
+ * the log that begin with "BUG"; so is, with close(), a region that was never
+ * flushed.
  */
 #include <errno.h>
 #include <stdbool.h>

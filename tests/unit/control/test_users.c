@@ -332,7 +332,7 @@ static void test_side_socket_closed(void **state)
   unix_unlisten(&ours);
 }
 
-/* ---- What cannot be held up ------------------------------------------------------- */
+/* ---- Peers that hold nobody up ---------------------------------------------------- */
 
 static void on_alarm(int signal)
 {

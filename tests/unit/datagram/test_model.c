@@ -7,9 +7,9 @@
  * Senders follow one another, each with another SSRC, after a silence. The wire loses, swaps and
  * repeats packets, and carries those of strangers. The socket coalesces packets into buffers, and
  * drops whole ones when it is full. Strays have a sender's address and SSRC, and numbers in a row
- * that the sender cannot have reached. What cannot be told apart is left out: a sender's first
- * packets are neither swapped nor repeated, no two swapped packets follow each other, and strays do
- * not come before a sender's pace is known or while it is silent.
+ * that the sender cannot have reached. Cases that a receiver cannot tell apart are left out: a
+ * sender's first packets are neither swapped nor repeated, no two swapped packets follow each
+ * other, and strays do not come before a sender's pace is known or while it is silent.
  *
  * PENSTOCK_DATAGRAM_SCHEDULES=1000000 sets how many schedules run; PENSTOCK_DATAGRAM_SEED, from
  * which number on, as a failure prints it.
@@ -427,7 +427,7 @@ static void arrive(uint32_t room)
   poll_socket(QUEUE);
 }
 
-/* ---- What must have come out ---------------------------------------------------------------- */
+/* ---- Expected results ----------------------------------------------------------------------- */
 
 static void check_counts(void)
 {

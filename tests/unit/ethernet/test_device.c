@@ -37,7 +37,7 @@ static size_t mapped_length;
 const struct eth_driver eth_drivers[ETH_DRIVERS];
 RTE_DEFINE_PER_LCORE(int, _rte_errno);
 
-/* ---- What is not this test's -------------------------------------------------------------------
+/* ---- Stand-ins for other files -----------------------------------------------------------------
  */
 
 enum rte_iova_mode rte_eal_iova_mode(void)

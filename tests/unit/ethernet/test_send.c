@@ -94,7 +94,7 @@ static int descriptor_status(void *queue, uint16_t offset)
   return 0;
 }
 
-/* ---- What is not this test's -------------------------------------------------------------------
+/* ---- Stand-ins for other files -----------------------------------------------------------------
  */
 
 void eth_time_departure(const struct eth_port *from, struct rte_mbuf *mbuf, uint64_t departure_ns)

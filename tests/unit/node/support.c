@@ -6,8 +6,8 @@
 
 #include "../simulated_clock.h"
 
-/* A step of the simulated clock while a node has nothing to do. What its peers have sent takes some
- * of its turns. */
+/* A step of the simulated clock while a node has nothing to do. Its peers' messages take some of
+ * its turns. */
 #define STEP_NS UINT64_C(10000000)
 
 uint64_t now_ns(void)

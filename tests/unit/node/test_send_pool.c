@@ -14,7 +14,7 @@
 #define SLOTS 8u /* messages under way with one peer, at most */
 #define STRIDE 512u
 
-/* ---- What it stands on ---------------------------------------------------------------- */
+/* ---- Stand-ins for other files -------------------------------------------------------- */
 
 static struct pst_node node;
 static struct engine_device device;
@@ -82,7 +82,7 @@ static void give_all(struct send_pool *pool, uint32_t held, const uint32_t *slot
   }
 }
 
-/* ---- What is tested ------------------------------------------------------------------- */
+/* ---- Cases ---------------------------------------------------------------------------- */
 
 static void one_region_whose_size_peers_hardly_change(void **state)
 {

@@ -14,7 +14,7 @@
 
 #define GRACE_NS (500 * PST_NS_PER_MS)
 
-/* ---- What a peer stands on ---------------------------------------------------------- */
+/* ---- Stand-ins for other files ------------------------------------------------------ */
 
 static struct pst_node node;
 static struct pst_peer peer;

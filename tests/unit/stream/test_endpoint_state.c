@@ -26,7 +26,7 @@ static struct {
   uint64_t now_ns;
 } world;
 
-/* ---- What stands for the rest of the program -------------------------------------- */
+/* ---- Stand-ins for the rest of the program ---------------------------------------- */
 
 int control_fail(struct control *control, void *stream, int code, const char *text,
                  const struct control_totals *totals)

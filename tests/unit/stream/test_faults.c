@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every step of opening and running fails in turn. What was open is closed, in
- * order: the fakes log a line with "BUG" when it is not, and the sanitizers see
- * what leaks. */
+/* Every step of opening and running fails in turn. Everything that was open is
+ * closed, in order: the fakes log a line with "BUG" when it is not, and the
+ * sanitizers see what leaks. */
 #include "../simulated_clock.h"
 #include "support.h"
 

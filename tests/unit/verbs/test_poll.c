@@ -581,7 +581,7 @@ static void a_completion_queue_that_fails_is_empty(void **state)
   assert_int_equal(received_count, 1);
 }
 
-/* ---- What else a poll sees to --------------------------------------------------------------- */
+/* ---- Other work of a poll ------------------------------------------------------------------- */
 
 static void a_lost_device_is_told_first_and_once(void **state)
 {

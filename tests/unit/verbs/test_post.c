@@ -500,7 +500,7 @@ static void a_device_that_takes_none_breaks_the_connection(void **state)
   begin(state);
 }
 
-/* ---- What a FLUSH or a fence needs before it ------------------------------------------------ */
+/* ---- Before a FLUSH or a fence -------------------------------------------------------------- */
 
 static void a_flush_reads_the_other_ranges_before_it(void **state)
 {

@@ -133,7 +133,7 @@ static void no_event_follows(void **state)
   assert_false(rc_tells_gone(&endpoint));
 }
 
-/* ---- What it waits for ------------------------------------------------------------------- */
+/* ---- Waits ------------------------------------------------------------------------------- */
 
 static void it_goes_to_error_once_all_is_done(void **state)
 {

@@ -20,7 +20,7 @@ extern char **environ;
 
 struct pst_host share_host;
 
-/* ---- What both processes do ------------------------------------------------------- */
+/* ---- Steps of both processes ------------------------------------------------------ */
 
 struct pst_memory *open_cuda(const char *device, bool vmm)
 {

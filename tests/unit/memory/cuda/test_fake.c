@@ -166,7 +166,7 @@ static void test_a_queue_is_closed_behind_its_work(void **state)
   expect_success("delay_us=3000", close_with_work_under_way);
 }
 
-/* ---- What a NIC writes ------------------------------------------------------------------ */
+/* ---- Writes of a NIC -------------------------------------------------------------------- */
 
 /* Through a dma-buf of part of the region, which begins within what the descriptor names. */
 static uint8_t *map_export(uint64_t offset, uint64_t length)
