@@ -193,3 +193,9 @@ struct pst_tls_params credentials_of(const char *leaf, const char *ca)
   params.ca = credential(name);
   return params;
 }
+
+struct pst_tls_params credentials_of_psk(const char *name)
+{
+  return (struct pst_tls_params){.struct_size = sizeof(struct pst_tls_params),
+                                 .psk = credential(name)};
+}

@@ -33,5 +33,11 @@ void ca_revoke(struct ca *ca, const char *name, long serial, int to_days);
 
 /* The files of that leaf and CA. */
 struct pst_tls_params credentials_of(const char *leaf, const char *ca);
+/* The file NAME of pre-shared keys. */
+struct pst_tls_params credentials_of_psk(const char *name);
+
+/* Keys of 16 bytes, for such files. */
+#define KEY_A "00112233445566778899aabbccddeeff"
+#define KEY_B "ffeeddccbbaa99887766554433221100"
 
 #endif

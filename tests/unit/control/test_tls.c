@@ -21,9 +21,6 @@
 #include "control/tls.h"
 #include "credentials.h"
 
-#define KEY_A "00112233445566778899aabbccddeeff"
-#define KEY_B "ffeeddccbbaa99887766554433221100"
-
 static struct ca *ours, *others;
 static long revoked_serial;
 
@@ -63,12 +60,6 @@ static int tear_down(void **state)
   ca_free(others);
   credentials_end();
   return 0;
-}
-
-static struct pst_tls_params of_psk(const char *name)
-{
-  return (struct pst_tls_params){.struct_size = sizeof(struct pst_tls_params),
-                                 .psk = credential(name)};
 }
 
 /* ---- Pairs over 127.0.0.1 ----------------------------------------------------------------- */
@@ -158,7 +149,7 @@ static void test_names(void **state)
 
 static void test_pre_shared_keys(void **state)
 {
-  const struct pst_tls_params both = of_psk("psk"), bob = of_psk("psk-bob");
+  const struct pst_tls_params both = credentials_of_psk("psk"), bob = credentials_of_psk("psk-bob");
 
   (void)state;
   assert_they_meet(&both, &both, ", key of alice", ", key of alice");
@@ -293,8 +284,10 @@ static void test_revocation_lists_are_needed(void **state)
 
 static void test_refused_keys(void **state)
 {
-  const struct pst_tls_params both = of_psk("psk"), carol = of_psk("psk-carol"),
-                              wrong = of_psk("psk-wrong"), node = credentials_of("node", "ours"),
+  const struct pst_tls_params both = credentials_of_psk("psk"),
+                              carol = credentials_of_psk("psk-carol"),
+                              wrong = credentials_of_psk("psk-wrong"),
+                              node = credentials_of("node", "ours"),
                               here = credentials_of("here", "ours");
 
   (void)state;
@@ -431,7 +424,7 @@ static void test_server_name(void **state)
 /* All that a client has ever said, said again: nobody is let in. */
 static void test_replayed(void **state)
 {
-  const struct pst_tls_params kinds[] = {credentials_of("here", "ours"), of_psk("psk")};
+  const struct pst_tls_params kinds[] = {credentials_of("here", "ours"), credentials_of_psk("psk")};
   struct client client;
   struct pair pair;
   uint8_t byte;
@@ -726,7 +719,7 @@ static void test_endless_hello(void **state)
   assert_receiver_serves_on(&pair, &here);
 }
 
-/* ---- Files ------------------------------------------------------------------------------------
+/* ---- Rotation ---------------------------------------------------------------------------------
  */
 
 static void test_rotation(void **state)
@@ -829,8 +822,9 @@ static void test_rotation_of_certificates(void **state)
 
 static void test_rotation_of_keys(void **state)
 {
-  const struct pst_tls_params turning = of_psk("psk-turning"), old = of_psk("psk"),
-                              new = of_psk("psk-wrong");
+  const struct pst_tls_params turning = credentials_of_psk("psk-turning"),
+                              old = credentials_of_psk("psk"),
+                              new = credentials_of_psk("psk-wrong");
   struct pair pair;
 
   (void)state;
@@ -847,130 +841,6 @@ static void test_rotation_of_keys(void **state)
   end_wait(pair.receiver, SEEN_PEER, pair.in, 0);
   end_close(pair.sender);
   end_close(pair.receiver);
-}
-
-/* A read that failed for want of a descriptor is tried again, with one line in the log. */
-static void test_rotation_without_descriptors(void **state)
-{
-  struct pst_tls_params here = credentials_of("here", "ours");
-  struct pst_error error = PST_ERROR_INIT;
-  struct tls_context *context;
-  struct rlimit limit;
-
-  (void)state;
-  ca_revoke(ours, "changing", 0, 1);
-  here.crl = credential("changing.crl");
-  assert_int_equal(tls_context_open(&here, &context, &error), 0);
-  ca_revoke(ours, "changing", revoked_serial, 1);
-  log_clear();
-  assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
-  assert_int_equal(
-      setrlimit(RLIMIT_NOFILE, &(struct rlimit){.rlim_cur = 0, .rlim_max = limit.rlim_max}), 0);
-  for (int i = 0; i < 2; i++)
-    tls_session_free(tls_session_new(context, NULL));
-  assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
-  assert_int_equal(log_count("Too many open files"), 1);
-  assert_false(log_has("read changed credentials"));
-  for (int i = 0; i < 2; i++)
-    tls_session_free(tls_session_new(context, NULL));
-  assert_int_equal(log_count("read changed credentials"), 1);
-  tls_context_close(context);
-}
-
-static void test_files(void **state)
-{
-  static const struct {
-    const char *leaf, *psk, *text;
-    unsigned mode;
-    int code;
-    const char *why;
-  } cases[] = {
-      {"here", NULL, "", 0, -EACCES, "key: tls-"},
-      {NULL, "absent", NULL, 0, -ENOENT, "No such file"},
-      {NULL, "made", "a:" KEY_A "\n", 0640, -EACCES, "is a secret that others may read; chmod 600"},
-      {NULL, "made", "a:" KEY_A "\n", 0604, -EACCES, "is a secret that others may read; chmod 600"},
-      {NULL, "made", "", 0600, -EBADMSG, "has no line NAME:HEX"},
-      {NULL, "made", "a\n", 0600, -EBADMSG, "line 1 is not NAME:HEX"},
-      {NULL, "made", "a:" KEY_A "\r\n\r\nb\r\n", 0600, -EBADMSG, "line 3 is not NAME:HEX"},
-      {NULL, "made", "\na:00\n", 0600, -EBADMSG, "line 2 has no key of 16 to 64 bytes"},
-      {NULL, "made", "a:" KEY_A "x0\n", 0600, -EBADMSG, "line 1 has no key of 16"},
-      {NULL, "made", "a:" KEY_A "\na:" KEY_B "\n", 0600, -EBADMSG,
-       "line 2 has a name that an earlier line has"},
-  };
-
-  (void)state;
-  for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-    struct pst_tls_params params =
-        cases[i].leaf ? credentials_of(cases[i].leaf, "ours") : of_psk(cases[i].psk);
-    struct pst_error error = PST_ERROR_INIT;
-    struct tls_context *context = NULL;
-    if (cases[i].leaf)
-      assert_int_equal(chmod(params.key, 0644), 0);
-    else if (cases[i].text)
-      credential_write(cases[i].psk, cases[i].text, cases[i].mode);
-    assert_int_equal(tls_context_open(&params, &context, &error), cases[i].code);
-    if (cases[i].leaf)
-      assert_int_equal(chmod(params.key, 0600), 0);
-    if (!strstr(error.text, cases[i].why))
-      fail_msg("%zu: %s", i, error.text);
-    assert_int_equal(error.exit_status, PST_EXIT_USAGE);
-    assert_null(context);
-  }
-}
-
-/* A secret of another user is refused, and is taken once it is this user's. */
-static void test_owner_of_a_secret(void **state)
-{
-  const struct pst_tls_params params = of_psk("owned");
-  struct pst_error error = PST_ERROR_INIT;
-  struct tls_context *context = NULL;
-
-  (void)state;
-  if (geteuid() != 0)
-    skip();
-  credential_write("owned", "a:" KEY_A "\n", 0600);
-  assert_int_equal(chown(params.psk, 65534, (gid_t)-1), 0);
-  assert_int_equal(tls_context_open(&params, &context, &error), -EACCES);
-  assert_non_null(strstr(error.text, "belongs to another user"));
-  assert_null(context);
-  assert_int_equal(chown(params.psk, 0, (gid_t)-1), 0);
-  assert_int_equal(tls_context_open(&params, &context, &error), 0);
-  tls_context_close(context);
-}
-
-static void test_params(void **state)
-{
-  const struct pst_tls_params here = credentials_of("here", "ours");
-  struct pst_tls_params both = here, mixed = credentials_of("node", "ours"), psk = of_psk("psk");
-  struct tls_context *context = NULL;
-  struct pst_error error = PST_ERROR_INIT;
-  struct end *end = end_new();
-
-  (void)state;
-  both.psk = psk.psk;
-  assert_int_equal(tls_context_open(&both, &context, &error), -EINVAL);
-  both = here;
-  both.ca = NULL;
-  assert_int_equal(tls_context_open(&both, &context, &error), -EINVAL);
-  psk.peers = (const char *const[]){"a"};
-  psk.peer_count = 1;
-  assert_int_equal(tls_context_open(&psk, &context, &error), -EINVAL);
-  for (unsigned i = 0; i < 2; i++) {
-    both = here;
-    both.peers = (const char *const[]){i ? "::1" : "127.0.0.1"};
-    both.peer_count = 1;
-    assert_int_equal(tls_context_open(&both, &context, &error), -EINVAL);
-    assert_non_null(strstr(error.text, "has an IP address among its `peers`"));
-  }
-  mixed.key = here.key;
-  assert_int_equal(tls_context_open(&mixed, &context, &error), -EBADMSG);
-  assert_non_null(strstr(error.text, "is not the key of `certificate`"));
-  end_stream(end, "a", false, NULL);
-  end->params.tls = &here;
-  end->params.insecure = true;
-  assert_int_equal(end_listen(end), -EINVAL);
-  assert_non_null(strstr(end->error.text, "remove one"));
-  end_close(end);
 }
 
 int main(void)
@@ -1000,10 +870,6 @@ int main(void)
       cmocka_unit_test(test_rotation),
       cmocka_unit_test(test_rotation_of_certificates),
       cmocka_unit_test(test_rotation_of_keys),
-      cmocka_unit_test(test_rotation_without_descriptors),
-      cmocka_unit_test(test_files),
-      cmocka_unit_test(test_owner_of_a_secret),
-      cmocka_unit_test(test_params),
   };
 
   log_watch();
