@@ -265,7 +265,8 @@ int app_atomic_file_look_again(const struct atomic_file *output, const char *wha
   return atomic_file_look_inside(output, what, why_not, error);
 }
 
-/* It opens to nobody whom the file that it replaces was closed to. */
+/* Sets the mode of the file that is replaced, so that the new one opens to nobody whom the old one
+ * was closed to. */
 static int atomic_file_take_mode(const struct atomic_file *output)
 {
   return output->mode >= 0 && fchmod(output->fd, (mode_t)output->mode) < 0 ? -errno : 0;

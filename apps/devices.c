@@ -39,7 +39,7 @@ static struct json_object *devices_worker_json(uint32_t thread, const char *whos
   return worker;
 }
 
-/* Its workers are the caller's to add, into an array that is returned. */
+/* Adds a device, and returns the array for its workers, which the caller adds. */
 static struct json_object *devices_device_json(struct json_object *devices,
                                                const struct pst_device_info *info,
                                                const struct pst_counter_value *values, int count,

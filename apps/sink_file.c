@@ -134,7 +134,7 @@ static void sink_file_placed(struct file *file, const struct pst_view *view, uin
   }
 }
 
-/* It has come, so its gap was no loss. */
+/* Leaves out a message that has come, so that its gap is no loss. */
 static void sink_file_leave_out(struct file *file, const struct pst_view *view)
 {
   bool was_closed =

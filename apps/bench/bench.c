@@ -188,7 +188,7 @@ static bool bench_cmd_is_deserted(int fd)
   return poll(&event, 1, 0) > 0 && (event.revents & POLLERR);
 }
 
-/* Its parent alone, as long as that has its end of the pipe. */
+/* Serves this process's parent alone, as long as the parent has its end of the pipe. */
 static void bench_cmd_serve_parent(struct bench *bench, struct control_link_server *server, int fd,
                                    const char *token)
 {
@@ -260,7 +260,7 @@ static int bench_cmd_fork_server(struct bench *bench, int *child_status)
   return 0;
 }
 
-/* It has said why, where it could not listen. */
+/* Connects to the child; a child that could not listen has logged why. */
 static int bench_cmd_connect_child(struct bench *bench, struct pst_error *error)
 {
   struct invitation invitation;

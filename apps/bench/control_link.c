@@ -356,7 +356,8 @@ void bench_link_unlisten(struct control_link_server *server)
   pst_node_close(server->node);
 }
 
-/* Those that have left, or say nothing, go. */
+/* Returns the first client that says something; those that have left, or say nothing, are
+ * closed. */
 static struct control_link *bench_link_first_that_speaks(struct control_link_server *server)
 {
   for (struct control_link **at = &server->waiting; *at != NULL;) {

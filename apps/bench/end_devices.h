@@ -11,7 +11,8 @@ struct topo_machine;
 
 struct end_device {
   char name[END_DEVICE_MAX]; /* for people; "": none, or not known */
-  /* Its PCI address, or a name that no other device of this host has. Several: "a,b", as `name`. */
+  /* PCI address of the device, or a name that no other device of this host has. Several: "a,b", as
+   * `name`. */
   char id[END_DEVICE_MAX];
 };
 

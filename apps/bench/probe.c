@@ -56,7 +56,7 @@ static int bench_probe_open_messages(const struct bench_side *side, uint64_t siz
   return 0;
 }
 
-/* Those that messages, or regions, are opened with. */
+/* Notes the plugins that messages, or regions, are opened with. */
 static void bench_probe_note_plugins(const struct pst_session *session, const struct pst_node *node,
                                      struct bench_setting *setting, struct json_object *result)
 {

@@ -27,7 +27,7 @@ void bench_schedule_close(struct schedule *schedule);
  * name it twice is legal. 0 or -ENOMEM. */
 int bench_schedule_share(struct schedule *schedule, uint32_t player, const char *host,
                          const char *list);
-/* It has gone: its pairs that have not met do not meet. */
+/* Removes a player that has gone: its pairs that have not met do not meet. */
 void bench_schedule_lose(struct schedule *schedule, uint32_t player);
 /* The next round: partners[player], of as many as there are players; the player itself: it rests.
  * False: all have met. */

@@ -51,8 +51,8 @@ struct child {
     .out = {.fd = -1}, .err = {.fd = -1}, .counter_fds = { -1, -1, -1, -1 }                        \
   }
 
-/* It has no terminal: not this one's ^C, nothing to read. environment: "NAME=VALUE" more; NULL.
- * is_counted: its instructions are. 0, or -errno. */
+/* Starts a child without a terminal: it gets no ^C of this one, and has nothing to read.
+ * environment: "NAME=VALUE" more; NULL. is_counted: its instructions are. 0, or -errno. */
 int hardware_child_start(struct child *child, const struct child_words *words,
                          const char *environment, bool is_counted);
 /* Takes what it has written, and notes its end; sleeps at most `ns` for either. */

@@ -93,8 +93,8 @@ struct hardware_end {
  * why. */
 int hardware_look(const struct hardware_plan *plan, const char *list, struct hardware_has *has,
                   char why[HARDWARE_WHY]);
-/* Those that `list` names, as far as `known` has them with their details. -EINVAL: too many, or an
- * empty name. */
+/* Writes the devices that `list` names, as far as `known` has them with their details. -EINVAL: too
+ * many, or an empty name. */
 int hardware_named(const char *list, const struct hardware_devices *known,
                    struct hardware_devices *named);
 /* Whether `list` has the word; NULL has all. */

@@ -166,7 +166,8 @@ static bool hardware_run_has_crashed(const struct child *child)
   return child->has_ended && hardware_child_exit_status(child) < 0;
 }
 
-/* Those that are to be killed ask before the others begin, which have but the step's time. */
+/* Starts the programs of a crowd: those that are to be killed ask before the others begin, which
+ * have but the step's time. */
 static int hardware_run_start_crowd(struct step *step, char why[HARDWARE_WHY])
 {
   struct hardware_run *run = step->run;
@@ -342,7 +343,7 @@ static void hardware_run_judge_perftest(struct step *step, const char *out)
 
 static const char not_tried[] = "penstock-contract does not try such a transport between programs";
 
-/* It may have ended well here, and not there. */
+/* Judges a contract program, which may have ended well at one end and not at the other. */
 static void hardware_run_judge_contract(struct step *step, int status)
 {
   const bool is_near = status != 0;

@@ -145,7 +145,7 @@ static void serve_copy_look_after(struct copy *copy)
   }
 }
 
-/* Those that are being opened follow when they are open. */
+/* Stops the transfers; those that are being opened follow when they are open. */
 static void serve_copy_stop(struct copy *copy)
 {
   copy->stopped = true;

@@ -5,7 +5,7 @@
 #include <assert.h>
 #include <stddef.h>
 
-/* Its next visit's quantum is given here. */
+/* Appends an entry, with the quantum of its next visit. */
 static void serve_queue_append(struct fair_queue *turns, struct fair_queue_entry *turn)
 {
   turn->credit += FAIR_QUEUE_QUANTUM;

@@ -35,11 +35,12 @@ int serve_part_open(int root, const char *name, uint64_t size, uint32_t mode, bo
 
 /* Once all bytes are written: its length and mode. The caller then fsyncs `fd`. */
 int serve_part_prepare(struct partial_file *part);
-/* Its final name; the caller fsyncs `folder` behind it. -EEXIST: one came meanwhile. */
+/* Gives the part its final name; the caller fsyncs `folder` behind it. -EEXIST: one came
+ * meanwhile. */
 int serve_part_rename(struct partial_file *part);
 /* For a range that is a hole: what an older transfer left may have data there. 0, or -errno. */
 int serve_part_make_hole(const struct partial_file *part, uint64_t offset, uint64_t length);
-/* It has no name any more, and no bytes, but stays open. */
+/* Removes the part's name and bytes; the part stays open. */
 void serve_part_remove(struct partial_file *part);
 /* Without serve_part_rename: keep what is there for another attempt, or remove it. */
 void serve_part_close(struct partial_file *part, bool remove);

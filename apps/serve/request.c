@@ -67,7 +67,7 @@ static uint32_t serve_request_next_parts(const struct pattern_work *work, uint64
   return made;
 }
 
-/* Its segments are filled, or verified, on their way beside other iterations'. */
+/* Begins to fill or verify the segments of a place, beside other iterations' segments. */
 static void serve_request_begin_pattern(struct place *place, bool verifies,
                                         void (*ended)(struct pattern_work *work, int status))
 {

@@ -31,7 +31,7 @@ bool serve_move_segment(const struct move_plan *plan, uint64_t number, uint64_t 
 /* Returns the pattern that fills a segment: a number for pst_area_fill() and pst_area_verify(). */
 uint64_t serve_move_pattern(const struct move_plan *plan, uint64_t iteration, uint64_t number);
 
-/* Its owner's, from serve_patterns_begin() until `ended`. */
+/* Work on patterns, which its owner keeps from serve_patterns_begin() until `ended`. */
 struct pattern_work {
   /* Up to n parts of the area from part *next on, which moves behind them. How many; 0: that was
    * all. */
@@ -52,8 +52,8 @@ struct patterns {
   bool polling;
 };
 
-/* It is called back once all of its parts have ended, or at once where they have, as host memory's
- * do, or where one of them failed. */
+/* Begins the work, which calls `ended` once all of its parts have ended, or at once where they
+ * have, as host memory's do, or where one of them failed. */
 void serve_patterns_begin(struct patterns *patterns, struct pattern_work *work);
 /* Call back what has ended: how much. */
 int serve_patterns_poll(struct patterns *patterns);

@@ -100,7 +100,7 @@ enum serve_kind {
   SERVE_KIND_FILE = 1,
   SERVE_KIND_FOLDER = 2,
   SERVE_KIND_OTHER = 3, /* links and what is not a file: neither is followed */
-  /* Its name is none that can be asked for; here it has '?' for each control character. */
+  /* The entry's name is none that can be asked for; here it has '?' for each control character. */
   SERVE_KIND_UNNAMED = 4,
 };
 

@@ -133,7 +133,7 @@ PST_EXPORT int pst_config_program(const struct pst_config_program *program)
   return 0;
 }
 
-/* Its first key says which others there are. */
+/* Returns whether the first key of the map says which others there are. */
 static bool program_is_typed(const struct schema_map *map)
 {
   return map->shorthand && map->keys[0].rule.type == PST_OPTION_ENUM &&

@@ -118,7 +118,7 @@ struct connection *connection_new(struct control *control, int fd, enum peer_sta
 /* A peer that connects there, to one of the addresses of host_port; NULL: -errno in *code. */
 struct connection *connection_connect(struct control *control, const struct socket_address *target,
                                       const char *host_port, bool insecure, int *code);
-/* Its state goes forward alone. */
+/* Enters a state, which only goes forward. */
 static inline void peer_enter(struct connection *peer, enum peer_state state)
 {
   assert(state >= peer->state);
@@ -135,7 +135,7 @@ void connection_close(struct connection *peer, int code, const char *text);
 void connection_drop(struct connection *peer, int code, const char *format, ...) PST_PRINTF(3, 4);
 /* End it for -errno of this process, which `what` names: "has no room for it". */
 void connection_fail(struct connection *peer, int code, const char *what);
-/* It is gone: one line, its streams fail; a connector without live ones tries
+/* Ends a connection that is gone: one line, its streams fail; a connector without live ones tries
  * again. */
 void connection_gone(struct connection *peer, int code, const char *why);
 /* BYE alone; the connection stays. */
@@ -163,7 +163,8 @@ bool connection_begin_tls(struct connection *peer);
 void connection_secure(struct connection *peer);
 /* As recv(2): how many bytes; 0: its end; -errno; -EACCES with why: TLS is broken. */
 ssize_t connection_receive(struct connection *peer, void *to, size_t size, char why[TLS_WHY_MAX]);
-/* Its time for the handshake is over, or half of it. Whether it was dropped. */
+/* Drops a peer whose time for the handshake is over, or that has begun no TLS in half of it.
+ * Whether it was dropped. */
 bool connection_check_tls(struct connection *peer);
 
 /* ---- handshake.c: HELLO ---- */
@@ -182,7 +183,8 @@ bool fd_channel_send(struct connection *peer, const struct pst_blob *blob,
 /* The descriptors of a frame. 0; -EAGAIN: still on their way; -EPROTO. */
 int fd_channel_take(struct connection *peer, const struct wire_message *message,
                     struct unix_fds *batch);
-/* It is open. False: that was its end, or the peer's. */
+/* Handles events of the descriptor channel, which is open. False: that was its end, or the
+ * peer's. */
 bool fd_channel_event(struct connection *peer, uint32_t events);
 void fd_channel_watch(struct connection *peer);
 void fd_channel_close(struct connection *peer);

@@ -98,7 +98,7 @@ enum control_heard {
   CONTROL_HEARD_ADDRESS, /* its endpoint has another address now */
   CONTROL_HEARD_BEAT,    /* its counts so far */
   CONTROL_HEARD_FINISH,  /* receiver: the sender has posted its last message */
-  /* Its final counts. Sender: the receiver has everything it will get. Receiver: the sender
+  /* The peer's final counts. Sender: the receiver has everything it will get. Receiver: the sender
    * agrees; the stream is over. */
   CONTROL_HEARD_COUNTS,
   /* The stream has failed: refused, timed out, peer dead, or the peer's own word

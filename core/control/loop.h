@@ -132,7 +132,7 @@ static inline bool control_is_due(struct control *control, uint64_t at_ns)
 
 /* ---- epoll.c ---- */
 int watch_set(struct control *control, struct watch *watch, uint32_t events);
-/* Its descriptor, which is watched no longer; -1. */
+/* Returns the watch's descriptor, which is watched no longer; -1. */
 int watch_release(struct control *control, struct watch *watch);
 void watch_close(struct control *control, struct watch *watch);
 /* As watch_close(), but another thread closes it: unread descriptors of a peer's may be in it. */

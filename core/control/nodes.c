@@ -215,7 +215,7 @@ void node_dial_tick(struct control *control)
   }
 }
 
-/* It is between two tries. */
+/* Handles a command to a dialler that is between two tries. */
 void node_dial_command(struct control *control, struct command *command)
 {
   struct node_join **at = &control->node->later;

@@ -70,7 +70,7 @@ static void streams_fail_waiting(struct control *control, const struct stream_ro
   }
 }
 
-/* They have waited too long for a peer. *seconds: for how long. */
+/* Returns whether streams have waited too long for a peer. *seconds: for how long. */
 static bool streams_is_too_late(struct control *control, char seconds[24])
 {
   seconds_text(control->connect_timeout_ns, seconds);

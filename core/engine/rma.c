@@ -225,7 +225,7 @@ static uint32_t rma_post_made(struct rma *rma, const struct pst_request *request
   return taken;
 }
 
-/* Those at the front that are one request each. As rma_post_made(). */
+/* Posts the works at the front that are one request each. As rma_post_made(). */
 static uint32_t rma_post_whole(struct rma *rma, const struct rma_work *works, uint32_t n,
                                uint32_t *slots, int *rc, bool *stop)
 {

@@ -76,7 +76,8 @@ static void environment_take_back(const char *const *added)
     unsetenv(constructors_name_of(added[--count], name));
 }
 
-/* Those that the C library keeps for itself cannot be looked at, nor taken. */
+/* Signal handlers of the process; those that the C library keeps for itself cannot be read, nor
+ * taken. */
 struct dispositions {
   struct sigaction of[NSIG];
   bool is_known[NSIG];

@@ -217,7 +217,7 @@ static int open_check_plugin(const char *real, uint32_t kind, const char *name,
   return ops_check(kind, plugin->ops, why);
 }
 
-/* They are loaded by now; only their real paths are wanted. */
+/* Adds the real paths of the libraries, which are loaded by now. */
 static void open_add_needed(const struct pst_host *host, const char *const *needed)
 {
   for (; needed && *needed; needed++) {

@@ -141,13 +141,13 @@ void peer_drained(struct pst_peer *peer);
 /* CLOSED has come. */
 void peer_closed(struct pst_peer *peer);
 
-/* It has joined, and we do not leave: what it sends is for the application. */
+/* Returns whether the peer has joined and we do not leave: its messages are for the application. */
 static inline bool peer_state_is_in(enum node_peer_state state)
 {
   return state >= NODE_PEER_TRANSPORT_LOST && state <= NODE_PEER_CONTROL_LOST;
 }
 
-/* Its endpoint takes requests, when it is connected. */
+/* Returns whether the peer's endpoint takes requests, when it is connected. */
 static inline bool peer_state_takes(enum node_peer_state state)
 {
   return state >= NODE_PEER_JOINED && state <= NODE_PEER_DRAINING;

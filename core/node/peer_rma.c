@@ -388,7 +388,7 @@ static inline void peer_rma_begin_plain(struct pst_peer *peer,
                   (uint32_t)requests[count - 1].cookie, count);
 }
 
-/* They had ended when they were posted, and need no slots. */
+/* Completes operations that had ended when they were posted, and need no slots. */
 static inline void peer_rma_complete_plain(struct pst_peer *peer,
                                            const struct pst_operation *operations, uint32_t count)
 {
@@ -424,8 +424,8 @@ static int peer_rma_refused_or_gone(struct pst_peer *peer, int rc)
   return why ? why : -EAGAIN;
 }
 
-/* Those at the front, at most RMA_BATCH, that go on with the peer's run. Returns how many were
- * taken; *rc: -EAGAIN: there is no more room; -errno: why the next is refused. */
+/* Posts the operations at the front, at most RMA_BATCH, that go on with the peer's run. Returns how
+ * many were taken; *rc: -EAGAIN: there is no more room; -errno: why the next is refused. */
 static inline __attribute__((always_inline)) uint32_t
 peer_rma_post_plain(struct pst_peer *peer, const struct pst_operation *operations, uint32_t n,
                     int *rc)

@@ -95,7 +95,7 @@ uint64_t assemble_due_ns(const struct assemble *assemble);
  * 0, its token the number of its buffer, which is the taker's until assemble_release(). */
 const struct pst_frame *assemble_first(const struct assemble *assemble);
 void assemble_pop(struct assemble *assemble);
-/* Its buffer may be used again, at once. */
+/* Gives a buffer back, which may be used again at once. */
 void assemble_release(struct assemble *assemble, uint32_t buffer);
 /* Submits the copies placed so far, after which buffers of dropped frames may be
  * used again. Before that they are not reused, lest two payloads of one

@@ -22,7 +22,7 @@ struct tensor {
   struct pst_view views[];
 };
 
-/* It lives as long as the receiver and all of its tensors. */
+/* State of a receiver's tensors, which lives as long as the receiver and all of its tensors. */
 struct tensors {
   atomic_uint users;
   atomic_bool closed;               /* nobody polls any more */

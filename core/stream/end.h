@@ -54,11 +54,12 @@ struct end_ops {
   /* With its slots or ring, those that share after those they share with; and its memory. */
   int (*open)(struct session_end *end, struct pst_error *error);
   void (*close)(struct session_end *end);
-  /* Its transport: a request of it is done; a message for it came in another end's poll. */
+  /* Handles events of the transport: a request of the end is done; a message for it came in another
+   * end's poll. */
   void (*done)(struct session_end *end, const struct pst_completion *completion);
   void (*arrived)(struct session_end *end, const struct pst_completion *completion);
   void (*connected)(struct session_end *end);
-  /* Its peer, by the control channel. */
+  /* Handles the peer's arrival, by the control channel. */
   void (*met)(struct session_end *end, const struct session_mail *mail);
   void (*finish)(struct session_end *end, const struct control_totals *totals);
   void (*counts)(struct session_end *end);
@@ -198,7 +199,7 @@ void end_stage_forget(struct session_end *end);
 /* How long it was blocked in each of PST_STAGES, with the stage that it is in: as of now, unless
  * it has ended. Any thread. */
 void end_blocked(const struct session_end *end, uint64_t ended_ns, uint64_t *blocked_ns);
-/* Its next enum pst_state; nothing follows FAILED, and what is asked for then is ignored. */
+/* Enters the next enum pst_state; nothing follows FAILED, and a later request is ignored. */
 void end_state(struct session_end *end, int state);
 void end_enter_control(struct session_end *end, enum end_control control);
 void end_fail(struct session_end *end, int code, const char *text);

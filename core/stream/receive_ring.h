@@ -28,7 +28,7 @@ struct receive_ring_ops {
   int (*take)(struct pst_receiver *receiver, struct pst_view *views, uint32_t max);
   /* Gives back messages that were taken in and not handed over. */
   void (*give_up)(struct pst_receiver *receiver);
-  /* Those of views come back; as views, where that is cheaper. */
+  /* Gives messages back, by tokens or by views; as views, where that is cheaper. */
   void (*give_tokens)(struct receive_ring *ring, const uint64_t *tokens, uint32_t n);
   void (*give_views)(struct receive_ring *ring, const struct pst_view *views, uint32_t n);
   /* Each poll begins with it. 0, or -errno of the memory. */
@@ -69,7 +69,8 @@ int receive_ring_open(struct engine *engine, const struct receive_ring *wanted,
 void receive_ring_close_ring(struct receive_ring *ring);
 /* Closes the rest, after the workers; once for each user. */
 void receive_ring_close(struct receive_ring *ring);
-/* Its peers reach the ring, and nothing of any other's: of the registration and of endpoints. */
+/* Returns the domain of the ring's registration and endpoints: its peers reach the ring, and
+ * nothing of any other's. */
 static inline uint64_t receive_ring_domain(const struct receive_ring *ring)
 {
   return (uint64_t)(uintptr_t)ring;

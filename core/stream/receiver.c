@@ -239,7 +239,7 @@ uint32_t pst_receiver_thread(const struct pst_receiver *receiver)
   return receiver->end.thread->index;
 }
 
-/* Those that it hands out are none: all have been. */
+/* Polls on without messages for the application, once all have been handed over. */
 static int receiver_poll_on(struct pst_receiver *receiver)
 {
   struct pst_batch batch = {.struct_size = sizeof(batch)};

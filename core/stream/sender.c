@@ -635,7 +635,7 @@ static uint32_t sender_params(const struct session_end *end, struct control_pair
   return count;
 }
 
-/* Its receiver's counts have come: ours are the answer. */
+/* Answers the receiver's counts, which have come, with this end's. */
 static void sender_answer_counts(struct session_end *end)
 {
   end_stage(end, -1);

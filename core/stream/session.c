@@ -133,7 +133,7 @@ static int session_make_ends(struct pst_session *session, const struct pst_sessi
   return 0;
 }
 
-/* Those that share come after those they share with, and senders after receivers. */
+/* Opens the ends: those that share after those they share with, and senders after receivers. */
 static int session_open_ends(struct pst_session *session, struct pst_error *error)
 {
   int rc = 0;

@@ -62,7 +62,7 @@ int pst_cbor_read_u32(struct pst_cbor_reader *r, uint32_t least, uint32_t most, 
 /* UTF-8 without control characters; `text` has room for most + 1 bytes. */
 int pst_cbor_read_text(struct pst_cbor_reader *r, size_t least, size_t most, char *text,
                        const char *name);
-/* They stay where they are. */
+/* Reads a byte string, whose bytes stay where they are. */
 int pst_cbor_read_bytes(struct pst_cbor_reader *r, size_t least, size_t most, const uint8_t **bytes,
                         uint32_t *length, const char *name);
 int pst_cbor_read_map(struct pst_cbor_reader *r, size_t most, uint64_t *count, const char *name);

@@ -61,7 +61,7 @@ static void cbor_read_on_null(void *context)
   cbor_read_set(context, PST_CBOR_SIMPLE, 0);
 }
 
-/* Those of libcbor leave the item as it is, OTHER. */
+/* Callbacks of libcbor; the types without one leave the item as it is, OTHER. */
 static const struct cbor_callbacks callbacks = {
     .uint8 = cbor_read_on_uint8,
     .uint16 = cbor_read_on_uint16,

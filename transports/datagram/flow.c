@@ -261,7 +261,7 @@ static void dg_flow_ignore(struct dg_flow *flow, const struct dg_identity *by, u
   dg_flow_note_successor(flow, by, raw, &flow->counts.not_ours);
 }
 
-/* Its datagrams were counted otherwise before it was believed. */
+/* Claims a sender's datagrams, which were counted otherwise before the sender was believed. */
 static void dg_flow_claim(struct dg_flow *flow, uint64_t *cause, uint64_t datagrams)
 {
   *cause -= datagrams;
@@ -377,7 +377,8 @@ static enum gap dg_flow_judge_gap(const struct dg_flow *flow, uint64_t gap, uint
   return gap <= dg_flow_sent_most(flow, DG_DROPOUT_MAX, now_ns) ? GAP_LOST : GAP_UNCERTAIN;
 }
 
-/* It is believed once the next number has come, too (RFC 3550, appendix A.1, MIN_SEQUENTIAL). */
+/* Takes a jump in the numbers: the sender is believed once the next number has come, too (RFC 3550,
+ * appendix A.1, MIN_SEQUENTIAL). */
 static uint32_t dg_flow_take_jump(struct dg_flow *flow, const struct dg_identity *by, uint32_t raw,
                                   struct dg_message *message)
 {

@@ -117,7 +117,8 @@ static int eth_configure_check_queue(const struct eth_port *port, const struct e
              : ETH_PORT_REFUSE(port, -ENOSPC, "%s", why);
 }
 
-/* Those of a queue that are the whole port's, since the driver has them for all queues alone. */
+/* Returns the offloads of a queue that must be the whole port's, since the driver has them for all
+ * queues alone. */
 static uint64_t eth_configure_split_offloads(const struct eth_port *port)
 {
   const uint64_t all = RTE_ETH_RX_OFFLOAD_BUFFER_SPLIT | RTE_ETH_RX_OFFLOAD_SCATTER;

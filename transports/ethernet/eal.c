@@ -33,7 +33,7 @@ struct eal_arguments {
   int count;
 };
 
-/* It runs, as far as this image of the plugin knows. */
+/* Whether EAL runs, as far as this image of the plugin knows. */
 static bool eal_is_known;
 
 static int eth_eal_arguments_add(struct eal_arguments *arguments, const char *text)

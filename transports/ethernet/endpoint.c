@@ -16,7 +16,7 @@ static int eth_endpoint_open_common(struct pst_endpoint *endpoint,
                           &limits, params);
 }
 
-/* Its own address: that of the port in its family. */
+/* Finds the endpoint's own address: that of the port in its family. */
 static int eth_endpoint_find_own(struct pst_endpoint *endpoint)
 {
   const struct eth_port *port = endpoint->worker->device->port;

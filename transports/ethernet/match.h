@@ -35,7 +35,7 @@ struct eth_match {
   uint64_t heard_ns;             /* of whom it follows */
 };
 
-/* It has met its peer: what its flow wants from now on. */
+/* Sets what the flow wants from now on, since it has met its peer. */
 void eth_match_meet(struct eth_match *match, const struct dg_flow_params *wants);
 /* Do both name the same sender, or neither any? */
 bool eth_match_is_same_source(const struct dg_flow_params *a, const struct dg_flow_params *b);

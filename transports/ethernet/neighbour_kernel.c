@@ -344,7 +344,7 @@ static int eth_kernel_open_netlink(void)
   return fd;
 }
 
-/* It leaves by the netdev, and dies at the first router. */
+/* Opens a socket whose datagrams leave by the netdev, and die at the first router. */
 static int eth_kernel_open_udp(const struct eth_kernel *kernel)
 {
   const bool is_v4 = eth_is_v4(kernel->address);

@@ -230,7 +230,7 @@ static void eth_pool_order_free(struct order *order)
   free(order);
 }
 
-/* Those behind the slots are spares from now on. */
+/* Orders the mbufs of a split pool: those behind the slots are spares from now on. */
 static void eth_pool_order_split(struct order *order, const struct eth_pool *pool, uint32_t spares)
 {
   for (uint32_t i = 0; i < spares; i++)

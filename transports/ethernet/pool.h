@@ -41,7 +41,7 @@ struct eth_pool_params {
 /* 0; -ENOMEM; -EINVAL: a slot is too short or too long for a buffer (64 KiB). Logged. */
 int eth_pool_open(struct pst_ring *ring, const struct eth_pool_params *params,
                   struct eth_pool **pool);
-/* Its driver has given all back. */
+/* Closes a pool to which the driver has given all back. */
 void eth_pool_close(struct eth_pool *pool);
 
 /* The slot of an mbuf; UINT32_MAX: it is a spare. */

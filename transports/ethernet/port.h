@@ -178,7 +178,7 @@ bool eth_port_is_sealed(const struct eth_port *port);
 
 /* addresses.c: of the options, of the netdev, or link-local ones. 0, or -errno, logged. */
 int eth_port_find_networks(struct eth_port *port, const struct pst_options *options);
-/* Its address of the family; NULL: none. */
+/* Returns the port's address of the family; NULL: none. */
 const struct eth_network *eth_port_network(const struct eth_port *port, int family);
 /* A UDP port: `wanted`, or a free one; where the kernel has the address, a socket holds it there.
  * 0; -EADDRINUSE, …, logged. */

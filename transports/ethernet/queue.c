@@ -168,8 +168,8 @@ static bool eth_queue_dispatch(struct eth_rxq *queue, struct pst_worker *worker,
   return true;
 }
 
-/* Those that follow the last frame and are like it, where its receiver takes them in its ring's
- * slots. */
+/* Gives the frames that follow the last frame and are like it, where its receiver takes them in its
+ * ring's slots. */
 static void eth_queue_give_row(struct eth_rxq *queue, struct out *out)
 {
   struct pst_endpoint *endpoint = out->endpoint;

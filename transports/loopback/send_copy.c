@@ -29,7 +29,7 @@ static LB_ALWAYS_INLINE void lb_send_copy(uint8_t *restrict to, const uint8_t *r
   }
 }
 
-/* They are read when this post is done. */
+/* Prefetches the credits, which are read when this post is done. */
 static LB_ALWAYS_INLINE void lb_send_ask_for_credits(const struct pst_endpoint *endpoint)
 {
   const struct lb_link *peer = endpoint->peer;

@@ -105,7 +105,7 @@ static inline bool ucx_link_owes_greeting(const struct ucx_link *link)
   return (name == UCX_CONNECTING || name == UCX_JOINED) &&
          (link->stage.greeting.hello == UCX_OWED || link->stage.greeting.answer == UCX_OWED);
 }
-/* Its peer knows it, and the connection is there. */
+/* Returns whether the peer knows the link, and the connection is there. */
 static inline bool ucx_link_is_joined(const struct ucx_link *link)
 {
   const enum ucx_stage_name name = link->stage.name;
@@ -121,14 +121,15 @@ static inline bool ucx_link_is_cut(const struct ucx_link *link)
 /* 0; -ENOMEM, -ENODEV or what UCX says, logged with `label`. */
 int ucx_link_open(struct pst_worker *worker, const char *label, ucp_am_recv_callback_t receive,
                   bool with_payload, struct ucx_link **link);
-/* It is on no worker's list of those that leave. Blocks for a millisecond. */
+/* Frees a link that is on no worker's list of those that leave. Blocks for a millisecond. */
 void ucx_link_free(struct ucx_link *link);
 /* The ucp_ep to the peer of this address of UCX's. 0; -EPROTO, -EHOSTUNREACH, -ENOMEM, logged. */
 int ucx_link_connect(struct ucx_link *link, const void *address, size_t length);
 /* UCX uses no memory of the host for it any more, and the peer, unless it has gone, hears BYE with
  * ABORT: from UCX, or from a ucp_worker that has nothing else to do. Takes milliseconds. */
 void ucx_link_end_requests(struct ucx_link *link);
-/* Its endpoint is closed: it stays with the worker until the peer has what was sent. */
+/* Leaves after the link's endpoint is closed: the link stays with the worker until the peer has
+ * what was sent. */
 void ucx_link_leave(struct ucx_link *link);
 /* Links that leave: send what is owed, and free those that are done with. */
 void ucx_links_step(struct pst_worker *worker, uint64_t now_ns);

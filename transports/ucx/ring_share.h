@@ -36,8 +36,8 @@ void ucx_shares_close(struct ucx_shares *shares);
 
 /* An endpoint comes: what it has of its own is granted, as far as it is free. */
 void ucx_share_begin(struct ucx_shares *shares, struct ucx_share *share);
-/* It goes. `out` marks slots whose messages the host has; `fetched` more are written to, and
- * ucx_shares_give() gives each of them back. All others are free. */
+/* Ends an endpoint's share of the ring. `out` marks slots whose messages the host has; `fetched`
+ * more are written to, and ucx_shares_give() gives each of them back. All others are free. */
 void ucx_share_end(struct ucx_shares *shares, struct ucx_share *share, const uint8_t *out,
                    uint32_t fetched);
 /* How many more slots the peer is to be granted now; the last `unused` of its grants are not used

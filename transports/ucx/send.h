@@ -34,7 +34,7 @@ int ucx_send_check(const struct pst_endpoint *endpoint, const struct pst_request
 void ucx_send_write(struct pst_endpoint *endpoint, const struct pst_request *request);
 /* Go on with a message that is cut in parts. */
 void ucx_send_step(struct pst_endpoint *endpoint);
-/* Its rest does not go. */
+/* Cancels the rest of a message of which parts were sent. */
 void ucx_send_cancel(struct pst_endpoint *endpoint, int32_t status);
 
 #endif

@@ -29,8 +29,8 @@ struct udp_departures {
 
 /* The option `departure`, on a sender's socket. 0, or -errno, logged. */
 int udp_departures_open(struct pst_endpoint *endpoint);
-/* Its peer is known: does the queueing discipline on the way keep times? Else the log says which
- * command makes it so, and messages leave as soon as the kernel has them. */
+/* Finds out, once the peer is known, whether the queueing discipline on the way keeps times. Else
+ * the log says which command makes it so, and messages leave as soon as the kernel has them. */
 void udp_departures_connect(struct pst_endpoint *endpoint);
 /* Once a post() by etf: how CLOCK_TAI stands to CLOCK_MONOTONIC now; and, every millisecond, what
  * etf has dropped. */

@@ -20,7 +20,7 @@
 
 #define DEPTH_LIFE 64u /* entries after which a rarer, deeper buffer is forgotten */
 
-/* Those slots of an entry that hold no message are free again. */
+/* Frees the slots of an entry that hold no message. */
 static void udp_receive_give_slots(struct udp_rx *rx, const struct udp_entry *entry)
 {
   for (uint32_t i = 0; i < entry->laid; i++)

@@ -105,8 +105,8 @@ bool udp_rx_has_room(const struct pst_endpoint *endpoint);
 void udp_drops_read4(FILE *from, struct udp_host_drops *drops);
 /* Reads the host's drops from /proc/net/snmp6. */
 void udp_drops_read6(FILE *from, struct udp_host_drops *drops);
-/* Those of one socket's drops that had a wrong checksum: the least that it can have been, by what
- * all sockets dropped meanwhile. */
+/* Returns how many of one socket's drops had a wrong checksum: the least that it can have been, by
+ * what all sockets dropped meanwhile. */
 uint64_t udp_drops_bad_sums(uint64_t drops, const struct udp_host_drops *before,
                             const struct udp_host_drops *now);
 /* The kernel's count of what it dropped for this socket. */

@@ -118,7 +118,7 @@ static uint32_t vb_select_find(const struct vb_device *all, uint32_t count, enum
   return found;
 }
 
-/* It is there, and this process may not have it. */
+/* Finds a device of that name that is there, and that this process may not open. */
 static const struct vb_device *vb_select_find_closed(const struct vb_device *all, uint32_t count,
                                                      const char *name)
 {

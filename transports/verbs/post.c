@@ -130,8 +130,8 @@ static int vb_post_hand_over(struct pst_endpoint *endpoint, uint64_t from, uint6
   return (int)taken;
 }
 
-/* Those at the front; *is_cut: a FLUSH or a fenced request follows, for which they have to be
- * posted first. */
+/* Posts the requests at the front; *is_cut: a FLUSH or a fenced request follows, for which they
+ * have to be posted first. */
 static int vb_post_some(struct pst_endpoint *endpoint, const struct pst_request *requests,
                         uint32_t n, uint32_t *wait, bool *is_cut)
 {

@@ -105,7 +105,8 @@ static void vb_ring_tell_gpu(const struct pst_ring *ring)
              : "");
 }
 
-/* Its first page, which is there once it is registered. A node has a ring a peer: one warning. */
+/* Warns if the ring's first page, which is there once it is registered, is on another NUMA node
+ * than the device. A node has a ring a peer: one warning. */
 static void vb_ring_tell_far(const struct pst_ring *ring)
 {
   struct pst_worker *worker = ring->worker;
@@ -299,8 +300,8 @@ static uint32_t vb_ring_count_stretch(const uint64_t *tokens, uint32_t most)
   return (uint32_t)(token - tokens);
 }
 
-/* Those at the front of the tokens, which name that slot and its neighbours, as many as one
- * endpoint has had. Returns how many; 0: the first is not out. */
+/* Releases the tokens at the front that name that slot and its neighbours, as many as one endpoint
+ * has had. Returns how many; 0: the first is not out. */
 static uint32_t vb_ring_release_some(struct pst_ring *ring, uint32_t first, const uint64_t *tokens,
                                      uint32_t n)
 {

@@ -95,7 +95,8 @@ static inline bool vb_bits_has(const uint64_t *bits, uint32_t i)
   return bits[i / 64] >> i % 64 & 1;
 }
 
-/* Those of word first / 64 among the `count` from `first` on, of which there are some. */
+/* Returns the bits of word first / 64 that are among the `count` from `first` on, of which there
+ * are some. */
 static inline uint64_t vb_bits_mask(uint32_t first, uint32_t count)
 {
   const uint32_t from = first % 64, most = 64 - from;

@@ -154,7 +154,8 @@ static uint32_t vb_srq_size_after(uint64_t sum, uint32_t most, uint32_t wanted)
   return (uint32_t)(size < most ? size : most > wanted ? most : wanted);
 }
 
-/* Those of that kind are as large together, so that there are few of them. */
+/* Returns the size of the next queue of that kind: as large as the others together, so that there
+ * are few of them. */
 static uint32_t vb_srq_size_of_next(const struct pst_worker *worker, enum vb_srq_kind kind,
                                     uint32_t wanted)
 {

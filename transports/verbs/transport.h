@@ -82,7 +82,7 @@ struct vb_transport {
   void (*notice)(struct pst_endpoint *endpoint);
   /* Checks the endpoint's deadlines. */
   void (*look)(struct pst_endpoint *endpoint, uint64_t now_ns);
-  /* It has failed: `status` -errno, logged with `why`, unless NULL. Once. */
+  /* Fails the endpoint: `status` -errno, logged with `why`, unless NULL. Once. */
   void (*failed)(struct pst_endpoint *endpoint, int status, const char *why);
   /* Why an endpoint that is not connected takes no requests: -errno. */
   int (*refuses)(const struct pst_endpoint *endpoint);

@@ -9,7 +9,7 @@
 /* Why the port's GID is the one that it is. */
 const char *dc_gid_reason(const struct dc_endpoint *dc, char text[DC_REASON]);
 
-/* Its own address. */
+/* Writes the endpoint's own address. */
 void dc_local_address(const struct dc_endpoint *dc, struct dc_blob *own);
 /* A hello with that value. False: it is a stranger's. */
 bool dc_hear_hello(struct dc_endpoint *dc, uint32_t value);

@@ -85,11 +85,12 @@ static inline struct dc_worker *dc_worker_of(const struct pst_worker *worker)
 
 int dc_worker_open(struct pst_worker *worker);
 void dc_worker_close(struct pst_worker *worker);
-/* It holds an initiator. Otherwise it waits for one, and its work() is called once it has one. */
+/* Returns whether the endpoint holds an initiator. Otherwise it waits for one, and its work() is
+ * called once it has one. */
 bool dc_take(struct dc_endpoint *dc);
 /* All that it posted is done, and told. */
 void dc_give(struct dc_endpoint *dc);
-/* It waits no more. */
+/* Takes the endpoint off the list of those that wait. */
 void dc_wait_no_more(struct dc_endpoint *dc);
 /* The endpoint waits, and its peer has answered a probe. */
 void dc_has_answered(struct dc_endpoint *dc);
@@ -103,8 +104,8 @@ bool dc_is_spent(const struct dc_endpoint *dc);
 /* Ends the requests under way, with `sq.error` from `sq.failed_from` on: the initiator is reset,
  * and touches no memory any more. */
 void dc_abandon(struct dc_endpoint *dc);
-/* It posts no more. Requests under way end: as dc_abandon(), or by the device, which flushes what
- * is behind a request that has failed. */
+/* Makes the endpoint post no more. Requests under way end: as dc_abandon(), or by the device, which
+ * flushes what is behind a request that has failed. */
 void dc_stop(struct dc_endpoint *dc);
 /* A request was flushed, or the one before them failed: once none is left the stream can be used
  * again. */

@@ -10,7 +10,7 @@
 void dc_probe_look(struct pst_worker *worker);
 /* A completion of its probe, else nothing happens. */
 void dc_probe_sent(struct dc_endpoint *dc, const struct ibv_wc *wc);
-/* It goes. Its address handle stays as long as its probe is under way. */
+/* Forgets an endpoint that goes. Its address handle stays as long as its probe is under way. */
 void dc_probe_forget(struct dc_endpoint *dc);
 /* The prober is no more. */
 void dc_probe_close(struct dc_worker *pool);

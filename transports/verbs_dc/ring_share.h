@@ -7,7 +7,7 @@
 
 /* An endpoint comes. 0 or -ENOSPC: there is none left. */
 int dc_share_begin(struct dc_endpoint *dc);
-/* It goes. */
+/* Ends an endpoint's share of the ring. */
 void dc_share_end(struct dc_endpoint *dc);
 /* Slots that the peer is to be granted now. */
 uint32_t dc_share_more(const struct dc_endpoint *dc);

@@ -6,7 +6,7 @@
 #include "../verbs/srq.h"
 #include "endpoint.h"
 
-/* It may take entries from now on. */
+/* Notes that the queue pair may take entries from now on. */
 void rc_last_wqe_begin(struct pst_endpoint *endpoint);
 /* By poll: has it given all back? Then rq.posted is 0. */
 void rc_last_wqe_step(struct pst_endpoint *endpoint);
@@ -14,7 +14,7 @@ void rc_last_wqe_step(struct pst_endpoint *endpoint);
 bool rc_last_wqe_flushed(struct pst_endpoint *endpoint, const struct ibv_wc *wc);
 /* By the transport's look(). */
 void rc_last_wqe_look(struct pst_endpoint *endpoint, uint64_t now_ns);
-/* Its event, left by vb_events. */
+/* Takes the queue pair's event, left by vb_events. */
 void rc_last_wqe_notice(struct pst_endpoint *endpoint);
 
 #endif

@@ -46,7 +46,7 @@ static inline struct rc_lane *rc_lane_of(struct pst_endpoint *endpoint, const st
 int rc_lanes_ring(struct vb_send_queue *sq, uint64_t from, uint64_t to);
 /* Each request once more, by the queue pair that it went by. */
 int rc_lanes_ring_again(struct pst_endpoint *endpoint, uint64_t from, uint64_t to);
-/* Its requests before this one are complete. */
+/* Notes that the lane's requests before `end` are complete. */
 void rc_lane_done(struct pst_endpoint *endpoint, struct rc_lane *lane, uint64_t end);
 /* That whose turn it is, and for how many messages more. */
 struct rc_lane *rc_lanes_turn(struct pst_endpoint *endpoint, uint32_t *left);

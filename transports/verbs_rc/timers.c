@@ -95,7 +95,8 @@ static void rc_timers_not_connected(struct pst_endpoint *endpoint)
   rc_fail(endpoint, -ETIMEDOUT, why);
 }
 
-/* Its time for an event that says why is over: one that is there, and was not read yet, is. */
+/* Fails a connection whose time for an event that says why is over: an event that is there, and was
+ * not read yet, is handled first. */
 static void rc_timers_no_event_came(struct pst_endpoint *endpoint)
 {
   vb_events(endpoint->device);

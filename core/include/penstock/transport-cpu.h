@@ -237,7 +237,7 @@ PST_INLINE void pst_cpu_endpoint_end(struct pst_cpu_endpoint *endpoint)
     endpoint->ring->endpoints--;
 }
 
-/* It has met its peer, or met it again under another address. */
+/* Notes that the endpoint has met its peer, or met it again under another address. */
 PST_INLINE void pst_cpu_endpoint_up(struct pst_cpu_endpoint *endpoint)
 {
   pst_cpu_enter(endpoint, PST_CPU_UP);

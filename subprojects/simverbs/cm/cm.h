@@ -157,7 +157,7 @@ void cm_resolved(struct cm_id *id);
 /* In the agent's list. NULL: no memory. */
 struct cm_id *cm_id_make(struct rdma_event_channel *channel, void *context,
                          enum rdma_port_space space, enum ibv_qp_type type);
-/* Its sockets, its events and its place in the list go; the lock is held. */
+/* Ends the identifier's sockets and events, and takes it off the list; the lock is held. */
 void cm_id_end(struct cm_id *id);
 void cm_id_free(struct cm_id *id);
 int cm_create(struct rdma_event_channel *channel, struct rdma_cm_id **id, void *context,
@@ -170,7 +170,7 @@ int cm_complete(struct rdma_cm_id *id);
 void cm_tell(struct cm_id *id, enum rdma_cm_event_type type, int status,
              const struct cm_message *message);
 void cm_events_drop(struct cm_id *id);
-/* Those that the program has not taken. */
+/* Moves the events that the program has not taken. */
 void cm_events_move(struct cm_id *id, struct rdma_event_channel *to);
 
 /* ---- devices.c ---- */

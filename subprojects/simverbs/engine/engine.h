@@ -171,13 +171,14 @@ void sim_complete(uint32_t cq, const struct sim_cqe *cqe);
 /* The same, of the receive that `qp` has taken: with it, it is no longer taken. */
 void sim_complete_taken(struct fab_qp *qp, const struct sim_cqe *cqe,
                         const struct sim_scatter *scatter);
-/* Its lock's last holder may have died: did what it put in get there? */
+/* Checks a completion queue whose lock's last holder may have died: did its entry get there? */
 void sim_cq_repair(struct fab_cq *cq);
 /* vendor_err of a status, as mlx5 gives it. */
 uint32_t sim_syndrome(enum ibv_wc_status status);
 /* To ERR, its receive queue flushed; the QP's lock is held. Its owner flushes the send queue. */
 void sim_qp_fail(struct fab_qp *qp);
-/* It takes no more completions; its owner hears of it and fails the queue pairs that use it. */
+/* Makes the completion queue take no more completions; its owner gets an event and fails the queue
+ * pairs that use it. */
 void sim_cq_fail(struct fab_cq *cq);
 /* Completes what a dead holder of the QP's lock left unfinished. */
 void sim_qp_repair(struct fab_qp *qp);

@@ -31,7 +31,8 @@ static uint64_t sim_strict_hash_bytes(uint64_t hash, const char *bytes, uint64_t
   return hash;
 }
 
-/* Those of another process are read piece by piece. Whether they are there: it may have died. */
+/* Adds a run of bytes to the hash; bytes of another process are read piece by piece. Whether they
+ * are there: it may have died. */
 static bool sim_strict_hash_run(uint64_t *hash, const struct sim_bytes *bytes)
 {
   char piece[4096];

@@ -506,7 +506,7 @@ bool fab_gid_is_somewhere(const union ibv_gid *gid);
 /* Computes hops from the routers that are up, and counts the topology on. The fabric's lock is
  * held, or nobody else has the fabric yet. */
 void fab_routes_changed(struct fabric *f);
-/* Its port, counted from 1; NULL if it has no such port. */
+/* Returns the device's port, counted from 1; NULL if it has no such port. */
 struct fab_port *fab_port_of(uint32_t device, unsigned port);
 
 /* ---- faults ---- */

@@ -65,7 +65,7 @@ void describe_subnet(struct describe *d, const struct node *node)
   f->subnets++;
 }
 
-/* Its index, or -1 with a finding. */
+/* Returns the subnet's index, or -1 with a finding. */
 static int hosts_find_subnet(struct describe *d, const struct node *node)
 {
   const char *names[FAB_SUBNETS];

@@ -98,7 +98,7 @@ static void test_commands_of_the_firmware_take_their_time(void **state)
   assert_int_equal(ibv_close_device(context), 0);
 }
 
-/* Its provider is another, though its library is there. */
+/* soft-RoCE has another provider than mlx5, though mlx5's library is there. */
 static void test_soft_roce_is_not_mlx5s(void **state)
 {
   (void)state;

@@ -49,7 +49,7 @@ static void test_limit(void **state)
   pair_close(&pair);
 }
 
-/* Its receives are not one queue pair's to flush. */
+/* The receives of a shared queue are not one queue pair's to flush. */
 static void test_not_flushed(void **state)
 {
   (void)state;

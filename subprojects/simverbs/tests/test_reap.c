@@ -42,7 +42,7 @@ static uint32_t make_qp(void)
   return (uint32_t)i;
 }
 
-/* It has a queue pair, and lives until it is killed. */
+/* Starts a child that has a queue pair, and lives until it is killed. */
 static struct child start(const char *path)
 {
   struct child child;
