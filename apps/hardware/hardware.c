@@ -97,7 +97,7 @@ static int hardware_cmd_check_list(const struct hardware *hardware, const char *
                                    list);
 }
 
-/* Options are those of one plugin, and so is what they are given with. */
+/* Checks that options come with a list of one plugin, since they are one plugin's. */
 static int hardware_cmd_check_options(const struct hardware *hardware, size_t count,
                                       const char *list, const char *name)
 {

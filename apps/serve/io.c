@@ -367,7 +367,7 @@ static struct io_request *serve_io_poll_all(struct io *io)
 {
   struct io_request *request = io->has_ring ? serve_io_poll_ring(io) : NULL;
 
-  /* Without threads, what could not be given to any. */
+  /* Without threads, `ended` holds the requests that no thread could take. */
   if (request || (io->thread_count == 0 && !io->ended.first))
     return request;
   pthread_mutex_lock(&io->lock);

@@ -241,7 +241,7 @@ static int node_open_descriptors(struct pst_node *node, struct pst_error *error)
 #define GIVEN(name) #name, offsetof(struct pst_node_params, name)
 #define AT(name) offsetof(struct pst_node, name)
 
-/* Limits of a node: where each is given and kept, its default and its maximum. */
+/* Limits of a node: the members that set and keep each, its default and its maximum. */
 static const struct {
   const char *name;
   size_t given, at;

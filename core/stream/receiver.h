@@ -117,8 +117,8 @@ static inline void receiver_drop_fence(const struct pst_receiver *receiver, stru
     memory->ops->fence_release(memory->memory, fence);
 }
 
-/* `rc` is what an operation of its memory gave, and is given back: should the stream break off,
- * the cause is known. */
+/* Returns `rc`, the result of an operation of the receiver's memory, and notes it: should the
+ * stream break off, the cause is known. */
 static inline int receiver_note_memory(struct pst_receiver *receiver, int rc)
 {
   if (rc < 0 && rc != -EAGAIN && rc != -EOPNOTSUPP && rc != -EINVAL) {

@@ -7,7 +7,8 @@
 #include "device_memory.h"
 #include "failure.h"
 
-/* Pages that a NIC or another process can be given, with nobody else's bytes in them. */
+/* Rounds up to the pages that a NIC or another process can map, with nobody else's bytes in them.
+ */
 static uint64_t cuda_device_page_up(uint64_t value)
 {
   return cuda_round_up(value, CUDA_PAGE);

@@ -36,7 +36,7 @@ static int cuda_export_dmabuf(struct pst_memory *memory, const struct cuda_block
 }
 
 /* The driver opens no handle in the process that made it: there the block itself is found.
- * All exports of a block have the one handle that it was given when it was made. */
+ * All exports of a block have the one handle that the block got when it was made. */
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct cuda_block *list;
 

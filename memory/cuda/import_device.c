@@ -138,8 +138,8 @@ static int cuda_import_map_vendor_fd(struct pst_memory *memory, const struct pst
                                   status);
 }
 
-/* The descriptor is kept, so that others can be given it: whether the driver exports what it has
- * imported, it does not say. */
+/* Imports memory by a descriptor, which is kept, so that it can be exported again: the driver does
+ * not say whether it exports memory that it has imported. */
 static int cuda_import_vendor_fd(struct pst_memory *memory, const struct pst_export *from,
                                  struct cuda_block *block)
 {

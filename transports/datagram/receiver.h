@@ -97,7 +97,8 @@ dg_receiver_take(struct dg_receiver *receiver, const struct pst_cpu_endpoint *en
   return n;
 }
 
-/* The end: the held one's slot is given back, and counted for what it was. */
+/* Ends the receiver: gives the held datagram's slot back, and counts the datagram for what it was.
+ */
 void dg_receiver_end(struct dg_receiver *receiver, struct pst_cpu_ring *ring);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From options to what DPDK is given, without DPDK. */
+/* Turns options into DPDK's arguments, without DPDK. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdarg.h>

@@ -4,7 +4,7 @@
  *
  * A frame goes to one of them: to the one that knows its sender, by the option `source` with a
  * port, by a Penstock's address, or since it follows that sender already. A sender that nobody
- * follows is given to a receiver without one, and with framing none to one that takes all. Where
+ * follows goes to a receiver without a sender, and with framing none to one that takes all. Where
  * RSS brought the frame by the queue of such a receiver's ring, that one has it, and nothing is
  * copied. A receiver whose option `source` names the sender goes before those without that option.
  */
@@ -46,7 +46,7 @@ static inline bool eth_match_is_exact(const struct dg_flow_params *wants)
 }
 
 /* Finds the match for a sender among the receivers of its UDP port; NULL: none is at that address.
- * `lock` is held while a sender is given to one. */
+ * `lock` is held while a receiver takes a sender. */
 struct eth_match *eth_match_find(struct eth_match *chain, const uint8_t to[16],
                                  const struct dg_source *from, const void *queue, uint64_t now_ns,
                                  int *lock);

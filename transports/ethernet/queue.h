@@ -46,7 +46,7 @@ struct eth_txq {
 /* Receivers by their UDP port. */
 struct eth_table {
   struct eth_match *chains[65536];
-  int lock; /* while a sender is given to one of several */
+  int lock; /* held while one of several takes a sender */
 };
 
 /* Burst and dispatch on behalf of a worker: completions of its endpoints whose frames lie in slots;

@@ -31,7 +31,7 @@ static inline struct taking lb_poll_taking_of(const struct lb_rx *rx)
 }
 
 /* A peer in another process may have written anything: each value is read once,
- * and a slot must be one that it was given. */
+ * and a slot must be one that it has credit for. */
 static inline bool lb_poll_take_desc(const struct taking *taking, uint64_t at, struct lb_desc *desc)
 {
   const volatile struct lb_desc *shared = &taking->descs[at & taking->mask];

@@ -197,7 +197,7 @@ int ucx_endpoint_address(struct pst_endpoint *endpoint, struct pst_blob *address
   return 0;
 }
 
-/* After CLOSED, or before it was given out. The link goes on alone. */
+/* Frees an endpoint after CLOSED, or before the host has it. The link goes on alone. */
 void ucx_endpoint_free(struct pst_endpoint *endpoint)
 {
   struct ucx_link *link = endpoint->link;

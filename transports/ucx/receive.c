@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Active messages of a peer: what they carry goes into slots, in any order; MESSAGEs are given in
- * the order of their SENDs. Nothing that a peer says is believed before it has been checked. */
+/* Active messages of a peer: their bytes go into slots, in any order; MESSAGEs are reported in the
+ * order of their SENDs. Every field from a peer is checked before it is used. */
 #include "receive.h"
 
 #include <assert.h>
