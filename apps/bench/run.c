@@ -293,7 +293,7 @@ static bool bench_run_listen_to(struct control_link *link, uint64_t timeout_ns,
   char text[512];
   int rc = bench_link_receive(link, timeout_ns, false, said);
 
-  /* It had measured enough when this end had stopped by itself. */
+  /* The server had measured enough when this end stopped by itself. */
   if (rc == 0 && json_object_object_get_ex(*said, "enough", NULL)) {
     json_object_put(*said);
     rc = bench_link_receive(link, timeout_ns, false, said);

@@ -302,7 +302,7 @@ struct sandbox *app_sandbox_new(const struct arguments *arguments)
   for (size_t i = 0; i < arguments->memory_option_count; i++)
     sandbox_allow_option(sandbox, arguments->memory_options[i]);
   if (arguments->json && strcmp(arguments->json, "-") != 0) {
-    /* It is read before it is replaced. A FIFO or a device is written to. */
+    /* The result file is read before it is replaced. A FIFO or a device is written to. */
     sandbox_add(sandbox, arguments->json,
                 READ_RIGHTS | (sandbox_is_file(arguments->json) ? 0 : LANDLOCK_WRITE_FILE));
     if (sandbox_is_file(arguments->json))
@@ -349,7 +349,7 @@ void app_sandbox_allow_transport(struct sandbox *sandbox, const char *plugin)
       sandbox_add_devices(sandbox, devices[i]);
     sandbox_add(sandbox, "/run/dpdk", WRITE_RIGHTS);
     sandbox_add_list(sandbox, secure_getenv("XDG_RUNTIME_DIR"), WRITE_RIGHTS);
-    /* It makes its folder where that is not there yet, and what it made goes again. */
+    /* DPDK makes its runtime folder where that is not there yet, and removes what it made. */
     sandbox_add_list(sandbox, "/run", LANDLOCK_MAKE_DIR | LANDLOCK_REMOVE_DIR);
   }
 }

@@ -251,7 +251,7 @@ void listener_rest(struct control *control, struct watch *watches, uint32_t coun
 void listener_accept(struct control *control, struct watch *listener)
 {
   for (int i = 0; i < ACCEPTS_A_ROUND; i++) {
-    /* Those of this round may have left again, which the next will tell. */
+    /* Connections of this round may have closed again, which the next round will see. */
     if (i > 0 && listener_is_full(control))
       return;
     int fd = socket_accept(listener->fd);

@@ -51,7 +51,7 @@ static void node_hand_out(struct pst_node *node, const struct pst_node_event *en
     struct node_entry *entry = events_at(events, events->head);
     struct pst_peer *peer = entry->event.peer;
     entry->event.context = peer->context;
-    /* Its slot is free: slots end in the order of their events. */
+    /* The operation's slot is free: slots end in the order of their events. */
     if (entry->event.kind == PST_NODE_DONE)
       rma_take_ended(&peer->rma);
     if (entry->event.kind == PST_NODE_WITHDRAWN)

@@ -161,7 +161,7 @@ static int share_endpoint_fill(struct share_endpoint *endpoint,
                                        .timeout_ns = asked->timeout_ns,
                                        .domain = asked->domain,
                                        .is_foreign = asked->is_foreign};
-  /* Its slots are checked when the ring is opened; the transport checks the message. */
+  /* The ring's slots are checked when the ring is opened; the transport checks the message. */
   rc = pst_endpoint_params_check(host, &params, UINT64_MAX, &worker->client->limits, NULL);
   if (rc == 0)
     rc = share_endpoint_make_room(endpoint);

@@ -15,8 +15,8 @@ static void thread_open_mail(struct session_thread *thread)
 {
   struct mail *next;
 
-  /* It may change an end that had its turn in this round: not before another may the
-   * thread sleep. */
+  /* Mail may change an end that had its turn in this round: not before another round may the thread
+   * sleep. */
   thread->idle_since_ns = 0;
   for (struct mail *mail = mailbox_take(&thread->base.mailbox); mail; mail = next) {
     struct session_mail *opened = (struct session_mail *)mail;

@@ -164,8 +164,8 @@ uint32_t lane_poll(struct session_lane *lane, uint32_t max)
     max = SESSION_POLL_BATCH;
   int n = lane->worker.ops->poll(lane->worker.handle, lane->completions, max);
 
-  /* It looks at every end, and every end asks for it: with thousands of them, once
-   * for each would cost their square. Cut short, there is more to be had. */
+  /* A poll looks at every end, and every end asks for one: with thousands of ends, one poll for
+   * each would cost their square. Cut short, there is more to be had. */
   if (n < (int)max)
     lane->spare_polls = lane->end_count / LANE_POLL_ENDS;
   if (n > 0)

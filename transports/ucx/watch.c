@@ -97,7 +97,7 @@ int ucx_watch_open(const struct ucx_identity *own, const struct ucx_identity *pe
   fd = (int)syscall(SYS_pidfd_open, (pid_t)peer->pid, 0);
   if (fd < 0)
     return errno == ESRCH ? -ECONNRESET : -errno;
-  /* Its number may be another process's by now. */
+  /* The peer's number may be another process's by now. */
   if (!ucx_watch_read_start(peer->pid, &started) || started != peer->started) {
     close(fd);
     return -ECONNRESET;

@@ -222,7 +222,7 @@ rc_lanes_ring_each(struct pst_endpoint *endpoint, uint64_t from, uint64_t to, co
     endpoint->sq.head = from;
     return -rc;
   }
-  /* Those that did not go end with the connection. */
+  /* Requests that were not posted end with the connection. */
   if (rc)
     rc_fail(endpoint, -rc, "ibv_post_send");
   return (int)(to - from);

@@ -88,7 +88,7 @@ void fab_reap(uint32_t slot)
     atomic_store(&process->state, FAB_SLOT_FREE);
   }
   fab_unlock(&fab->lock);
-  /* It may have died just before it would have woken one of these. */
+  /* The process may have died just before it would have woken one of these. */
   for (uint32_t i = 0; i < FAB_PROCESSES; i++) {
     if (i != slot && atomic_load(&fab->process[i].state) == FAB_SLOT_USED)
       fab_kick(i);

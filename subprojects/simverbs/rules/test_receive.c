@@ -102,7 +102,7 @@ static void test_none_posted(void **state)
   assert_int_equal(post(pair.a.qp, &wr), 0);
   expect_wc(pair.a.cq, 1, IBV_WC_RNR_RETRY_EXC_ERR);
   assert_int_equal(state_of(pair.a.qp), IBV_QPS_ERR);
-  /* It was not the responder's fault. */
+  /* The error was not the responder's fault. */
   assert_int_equal(state_of(pair.b.qp), IBV_QPS_RTS);
   pair_close(&pair);
 }

@@ -14,7 +14,7 @@ static void test_served_and_full(void **state)
   assert_int_equal(post_srq(&pair, 5, 8), 0);
   assert_int_equal(post_srq(&pair, 6, 8), 0);
   assert_int_equal(post_srq(&pair, 7, 8), ENOMEM);
-  /* Its queue pairs have no receive queue of their own. */
+  /* Queue pairs of a shared queue have no receive queue of their own. */
   assert_int_equal(post_recv(&pair.b, 5, 8), EINVAL);
   struct ibv_send_wr wr = request(&pair, IBV_WR_SEND, &sge, 8);
   assert_int_equal(post(pair.a.qp, &wr), 0);
