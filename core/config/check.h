@@ -102,7 +102,7 @@ void check_streams(struct check *check, struct node *list, const struct place *p
 /* The program's mappings in `map`, which is `parent`'s or NULL, appended to `effective`. */
 void check_program(struct check *check, const struct schema_map *parent, const struct node *map,
                    const struct place *place, struct node *effective);
-/* Checks the keys of a stream that only the program reads; `node`: the stream as it is written. */
+/* Runs the program's own checks of a stream; `node`: the stream as it is written. */
 void check_program_stream(struct check *check, const struct node *node, uint32_t index);
 void check_control(struct check *check, struct node *node, struct node *effective);
 /* Between streams and with the control channel; all values hold. */
