@@ -11,13 +11,15 @@ import socket
 import subprocess
 import unittest
 
-from harness import BUILD, FAKES, HANGS, PROGRAM, Case, free_port, main, wait_until
+from harness import BUILD, FAKES, HANGS, PATIENCE, PROGRAM, Case, free_port, main, wait_until
 
 SIMULATED = os.environ.get("PENSTOCK_SIMVERBS", "")
 BRIEF = ("--duration", "20ms")
 VERBS = ["rings", "messages", "ordering", "one-thread", "scale", "recovery", "cycles", "outage", "readdress"]
 PAIR = ["stream", "one-sided", "bench"]
 CUDA = FAKES / "cuda"
+# Sanitized programs take longer to begin: what is to be disturbed lasts longer.
+SLOWER = min(PATIENCE, 3)
 
 
 def fake_gpu(script):
@@ -313,9 +315,10 @@ class Hardware(Checking):
         self.assertIn("`address`", checks["rings"]["why"])
 
     def disturbed(self, check, word, disturb, *words, **options):
-        """The check, of which disturb() has disturbed the step whose client has the word."""
+        """The check, of which disturb() has disturbed the step whose client has the word. The step lasts longer than a program
+        takes that disturb() starts."""
         words = words or ("--transport", "verbs_rc")
-        child = self.start("hardware-check", "--device", "mlx5_0", "--check", check, "--duration", "600ms", *words,
+        child = self.start("hardware-check", "--device", "mlx5_0", "--check", check, "--duration", f"{600 * SLOWER}ms", *words,
                            "--json", self.folder / "out.json", **self.prefix(), **options)  # fmt: skip
         (own,) = wait_until(lambda: children_of(child.pid), 30, "the program")
         step = wait_until(lambda: child.poll() is not None or running_with(children_of(own), word), 60, "the step")
@@ -372,14 +375,15 @@ class Hardware(Checking):
         self.assertIn("multithreading violation", found["remedy"])
 
     def test_an_outage(self):
-        """Of 2 s of the fabric's clock the connection survives, of a minute it does not."""
+        """Of 2 s of the fabric's clock the connection survives, of a minute it does not. The stream, of six times the duration,
+        lasts longer than the command."""
         for seconds, verdict in ((2, "ok"), (60, "failed")):
             with self.subTest(seconds):
                 self.fabric += "-outage"
                 checks, _, child = self.check(
                     "--device", "mlx5_0", "--check", "outage", "--outage",
                     f"{SIMULATED} ctl . clock 100; {SIMULATED} ctl . port-down host/mlx5_0/1 --for {seconds}s",
-                    expect=0 if verdict == "ok" else 1, brief=("--duration", "300ms"))  # fmt: skip
+                    expect=0 if verdict == "ok" else 1, brief=("--duration", f"{300 * SLOWER}ms"))  # fmt: skip
                 self.assertEqual(self.verdicts(checks), {"address": "ok", "outage": verdict}, child)
                 (step,) = checks["outage"]["steps"]
                 self.assertGreater(step["disturbed_seconds"], 0)
@@ -389,7 +393,7 @@ class Hardware(Checking):
 
     def test_an_outage_after_the_stream(self):
         """It was not gone through: that is not told as if it were."""
-        checks, _, child = self.check("--device", "mlx5_0", "--check", "outage", "--outage", "sleep 2")
+        checks, _, child = self.check("--device", "mlx5_0", "--check", "outage", "--outage", f"sleep {2 * SLOWER}")
         self.assertEqual(self.verdicts(checks), {"address": "ok", "outage": "unknown"}, child)
         self.assertIn("longer --duration", checks["outage"]["why"])
 
