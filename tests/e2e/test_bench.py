@@ -442,7 +442,7 @@ class Bench(Case):
                 began = time.monotonic()
                 os.kill(server, signal.SIGKILL)
                 self.assertEqual(client.wait(), 1, str(client))
-                self.assertLess(time.monotonic() - began, 10 * PATIENCE)
+                self.assertLess(time.monotonic() - began, 40)  # it would have gone on for 60 s
                 self.assertIn(str(server), client.stderr)
                 self.assertRegex(client.stderr, "killed by signal 9")
                 result = result_schema.read(client.stdout)

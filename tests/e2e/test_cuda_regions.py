@@ -7,7 +7,7 @@ import time
 
 from cuda_driver import HAS_KERNELS, IS_REAL, environment, gpus, plugins, scripted
 import result_schema
-from harness import BUILD, FAKES, PATIENCE, Case, free_port, main
+from harness import BUILD, FAKES, Case, free_port, main
 
 
 class Regions(Case):
@@ -150,7 +150,7 @@ class Regions(Case):
                 dead.wait()
                 # A server has served, however its client ended.
                 self.assertEqual(other.wait(), 1 if other is client else 0, str(other))
-                self.assertLess(time.monotonic() - began, 10 * PATIENCE)
+                self.assertLess(time.monotonic() - began, 40)  # it would have gone on for 60 s
                 self.assertIn(str(dead.pid), other.stderr)
                 if dead is client:  # in the server's own words, whichever of its threads heard first
                     self.assertIn(f"(pid {client.pid}) disconnected unexpectedly", server.stderr)

@@ -8,13 +8,11 @@ import subprocess
 import time
 
 import netns
-from harness import PATIENCE, PROGRAM, ROOT, Case, main, random_file, wait_until, yaml_stream
+from harness import PROGRAM, ROOT, Case, main, random_file, wait_until, yaml_stream
 
 # UCX itself forgets what it took for a connection to a peer that has died meanwhile.
 os.environ.setdefault("LSAN_OPTIONS", f"print_suppressions=0:suppressions={ROOT}/tests/contract/ucx.lsan")
 SHARED, TCP = "'posix,cma,self'", "'tcp,self'"
-# Seconds to notice a death, by whichever CPU is free. A sanitizer looks for leaks at the end, which takes its time.
-SOON = 2 * PATIENCE
 
 
 class Ucx(Case):
@@ -75,7 +73,7 @@ class Ucx(Case):
         self.assertIn("direct via ucx: posix/memory", self.said)
 
     def dies(self, options, victim):
-        path = self.ucx_config(options)
+        path = self.ucx_config(options, timeout="1 min")
         own = {"UCX_POSIX_DIR": str(self.memory)}
         ends = {name: self.start(name, path, environment=own) for name in ("receive", "send")}
         ends["receive"].wait_line(r"Got \d{2,}")
@@ -85,7 +83,7 @@ class Ucx(Case):
         dead.wait()
         began = time.monotonic()
         self.assertEqual(survivor.wait(), 1, str(survivor))
-        self.assertLess(time.monotonic() - began, SOON)
+        self.assertLess(time.monotonic() - began, 40)  # the stream's timeout is a minute
         self.assertIn(str(dead.pid), survivor.stderr, "the dead peer's process is named")
 
     def test_peer_is_killed(self):
@@ -239,10 +237,8 @@ class TwoHosts(Case):
         receiver, sender = self.meet(self.file("1462 B", 256, 0, timeout))
         receiver.wait_line(r"Got \d{2,}")
         self.spaces.run(netns.FAR, "ip", "link", "set", netns.DEVICE[netns.FAR], "down")
-        began = time.monotonic()
         for end, lost in ((sender, "receiver"), (receiver, "sender")):
             self.assertEqual(end.wait(), 1, str(end))
-            self.assertLess(time.monotonic() - began, timeout + SOON)
             self.assertRegex(end.stderr, f"error: lost the {lost} .*: it said nothing for {timeout} s")
 
 
