@@ -118,7 +118,6 @@ static void sections_streams(struct html *html, const struct sections *all)
   if (all->stream_count == 0)
     return;
   html_put(html, "<section><h2>Streams</h2><table><tr><th>stream<th>Gbit/s<th>messages/s"
-                 "<th>messages sent<th>delivered<th>loss<th>corrupted<th>duplicates<th>reordered"
                  "<th>seconds<th>path<th>limited by</tr>\n");
   for (size_t i = 0; i < all->stream_count; i++) {
     struct json_object *stream = all->streams[i].stream;
@@ -126,15 +125,30 @@ static void sections_streams(struct html *html, const struct sections *all)
     sections_text_cell(html, all->streams[i].name);
     sections_cell(html, html_number_of(stream, "gbps"), "%.3f", "");
     sections_cell(html, html_number_of(stream, "messages_per_second"), "%.0f", "");
+    sections_cell(html, html_number_of(stream, "seconds"), "%.2f", "");
+    sections_text_cell(html, html_text_of(stream, "path"));
+    sections_text_cell(html, html_text_of(html_member(stream, "verdict"), "limited_by"));
+    html_put(html, "</tr>\n");
+  }
+  html_put(html, "</table></section>\n");
+}
+
+static void sections_messages(struct html *html, const struct sections *all)
+{
+  if (all->stream_count == 0)
+    return;
+  html_put(html, "<section><h2>Messages</h2><table><tr><th>stream<th>sent<th>delivered<th>loss"
+                 "<th>corrupted<th>duplicates<th>reordered</tr>\n");
+  for (size_t i = 0; i < all->stream_count; i++) {
+    struct json_object *stream = all->streams[i].stream;
+    html_put(html, "<tr>");
+    sections_text_cell(html, all->streams[i].name);
     sections_cell(html, html_number_of(stream, "messages_sent"), "%.0f", "");
     sections_cell(html, html_number_of(stream, "messages_delivered"), "%.0f", "");
     sections_cell(html, sections_scaled(html_number_of(stream, "loss"), 100), "%.4g", " %");
     sections_cell(html, html_number_of(stream, "corrupted"), "%.0f", "");
     sections_cell(html, html_number_of(stream, "duplicates"), "%.0f", "");
     sections_cell(html, html_number_of(stream, "reordered"), "%.0f", "");
-    sections_cell(html, html_number_of(stream, "seconds"), "%.2f", "");
-    sections_text_cell(html, html_text_of(stream, "path"));
-    sections_text_cell(html, html_text_of(html_member(stream, "verdict"), "limited_by"));
     html_put(html, "</tr>\n");
   }
   html_put(html, "</table></section>\n");
@@ -453,6 +467,7 @@ void html_sections(struct html *html, const struct html_result *results, size_t 
   sections_results(html, all);
   sections_errors(html, all);
   sections_streams(html, all);
+  sections_messages(html, all);
   html_put(html, "<section><h2>Plots</h2>\n");
   sections_rates(html, all, "bytes", 8e-9, &rate);
   sections_rates(html, all, "dropped", 1, &loss);
