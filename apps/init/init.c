@@ -76,9 +76,10 @@ static void init_list_gpus(const struct topo_machine *machine, char *text, size_
 }
 
 /* Puts an option's value or the user's answer into `answer`; an empty answer is `otherwise`. NULL
- * as `otherwise`: there must be one. An exit status. */
+ * as `otherwise`: there must be an answer, one of `choices`. Returns an exit status. */
 static int init_answer(const struct init *init, enum topo_word word, const char *option,
-                       const char *question, const char *otherwise, char answer[ANSWER_BYTES])
+                       const char *question, const char *choices, const char *otherwise,
+                       char answer[ANSWER_BYTES])
 {
   const char *told = init->arguments->topo[word];
 
@@ -100,7 +101,7 @@ static int init_answer(const struct init *init, enum topo_word word, const char 
       return PST_EXIT_OK;
   }
   if (!otherwise)
-    return init_fail(PST_EXIT_USAGE, "--%s is missing: %s", option, question);
+    return init_fail(PST_EXIT_USAGE, "--%s is missing (%s): %s", option, question, choices);
   snprintf(answer, ANSWER_BYTES, "%s", otherwise);
   return PST_EXIT_OK;
 }
@@ -116,8 +117,8 @@ static int init_choose_kind(struct init *init)
   if (init->asks && !init->arguments->topo[INIT_AS])
     for (int i = 0; i < INIT_KINDS; i++)
       fprintf(stderr, "  %-11s %s\n", init_kind_names[i], init_kind_meanings[i]);
-  int status = init_answer(init, INIT_AS, "as", "What is streamed", init->asks ? "loopback" : NULL,
-                           init->kind);
+  int status = init_answer(init, INIT_AS, "as", "What is streamed", names,
+                           init->asks ? "loopback" : NULL, init->kind);
   if (status != PST_EXIT_OK)
     return status;
   for (int i = 0; i < INIT_KINDS; i++)
@@ -294,24 +295,24 @@ static int init_choose(struct init *init)
 {
   struct init_plan *plan = &init->plan;
   int status = init_choose_kind(init);
-  char there[1024];
+  char adapters[1024], gpus[512];
 
   if (status != PST_EXIT_OK)
     return status;
   const bool sends = plan->kind == INIT_SEND, is_local = plan->kind == INIT_LOOPBACK;
-  init_list_adapters(plan->machine, there, sizeof(there));
+  init_list_adapters(plan->machine, adapters, sizeof(adapters));
   if (init->asks && !is_local)
-    fprintf(stderr, "adapters: %s\n", there);
-  init_list_gpus(plan->machine, there, sizeof(there));
+    fprintf(stderr, "adapters: %s\n", adapters);
+  init_list_gpus(plan->machine, gpus, sizeof(gpus));
   if (init->asks)
-    fprintf(stderr, "memory: host, file:PATH, GPUs: %s\n", there);
+    fprintf(stderr, "memory: host, file:PATH, GPUs: %s\n", gpus);
   const char *first = init->asks ? init_first_adapter(plan->machine) : NULL;
   status = init_answer(init, INIT_FROM, "from",
                        sends || is_local ? "Memory or file to send from" : "Adapter to receive on",
-                       sends || is_local ? "host" : first, init->from);
+                       adapters, sends || is_local ? "host" : first, init->from);
   if (status == PST_EXIT_OK)
     status = init_answer(init, INIT_TO, "to",
-                         sends ? "Adapter to send on" : "Memory or file to receive into",
+                         sends ? "Adapter to send on" : "Memory or file to receive into", adapters,
                          sends ? first : "host", init->to);
   if (status == PST_EXIT_OK && (sends || is_local))
     status = init_choose_end(init, "from", init->from, &plan->from);
@@ -321,6 +322,7 @@ static int init_choose(struct init *init)
     status = init_choose_adapter(init, sends ? "to" : "from", sends ? init->to : init->from);
   if (status == PST_EXIT_OK && sends)
     status = init_answer(init, INIT_PEER, "peer", "Address of the receiver",
+                         "192.0.2.7, 2001:db8::7 or host.example, without a port",
                          plan->adapter->is_loopback ? init->address : NULL, init->peer);
   if (status == PST_EXIT_OK && sends)
     status = init_choose_peer(init);

@@ -97,8 +97,9 @@ class Init(Case):
             self.assertEqual(child.stdout, "")
 
     def test_wrong_words(self):
-        for words, said in (((), "--as is missing"), (("--as", "camrea"), "did you mean 'camera'"),
-                            (("--as", "camera"), "--from is missing"), (("--as", "send", "--to", "eth0"), "--peer is missing"),
+        for words, said in (((), "--as is missing (What is streamed): camera, instrument, "), (("--as", "camrea"), "did you mean 'camera'"),
+                            (("--as", "camera"), "--from is missing (Adapter to receive on): eno1, eth0 (192.0.2.1/24)"),
+                            (("--as", "send", "--to", "eth0"), "--peer is missing (Address of the receiver): 192.0.2.7, "),
                             (("--as", "camera", "--from", "eth0", "--transport", "ucx"), "udp and ethernet do"),
                             (("--as", "camera", "--from", "eth0", "--rate", "fast"), "10Gbps")):  # fmt: skip
             self.assertIn(said, self.run_program("init", "--root", self.dgx(), *words, expect=2).stderr)
