@@ -57,7 +57,8 @@ const struct option_word app_option_words[] = {
     {OPTION_BENCH, KEY_ENDPOINT, "endpoint", "LIST",
      "all-pairs: an adapter, GPU or CPU of this rank to measure, as in "
      "address=ib0,cpu=8,transport.device=mlx5_0,memory.device=0; address is an interface, a "
-     "network (10.1.0.0/16) or an address; may be repeated",
+     "network (10.1.0.0/16) or an address; may be repeated. auto: those that `penstock topo` "
+     "pairs",
      true},
     {OPTION_BENCH, KEY_BENCH + BENCH_EXCHANGE, "exchange", "DIR",
      "all-pairs: find the other ranks by a file in DIR, which all of them see, instead of PMIx"},

@@ -122,6 +122,23 @@ static void bench_end_devices_unhide(const char *written, char name[END_DEVICE_M
     snprintf(name, END_DEVICE_MAX, "gpu%lu", index);
 }
 
+const struct topo_gpu *bench_end_devices_visible_gpu(const struct topo_machine *machine,
+                                                     uint32_t index)
+{
+  const char *shown = getenv("CUDA_VISIBLE_DEVICES");
+  char written[16], name[END_DEVICE_MAX];
+  uint32_t count = shown && shown[0] != '\0';
+
+  for (const char *comma = shown ? strchr(shown, ',') : NULL; comma; comma = strchr(comma + 1, ','))
+    count++;
+  if (shown && index >= count)
+    return NULL;
+  snprintf(written, sizeof(written), "%u", index);
+  bench_end_devices_unhide(written, name);
+  const struct topo_gpu *gpu = topo_gpu_find(machine, name);
+  return gpu && gpu->is_nvidia ? gpu : NULL;
+}
+
 static void bench_end_devices_find_gpu(const struct topo_machine *machine,
                                        const struct bench_side *side, struct end_device *device)
 {

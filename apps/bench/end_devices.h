@@ -7,6 +7,7 @@
 
 #define END_DEVICE_MAX 128
 
+struct topo_gpu;
 struct topo_machine;
 
 struct end_device {
@@ -24,5 +25,8 @@ struct end_devices {
  * ranks reach the endpoint, bracketed where IPv6 needs it. machine NULL: it could not be read. */
 void bench_end_devices_find(const struct topo_machine *machine, const struct bench_side *side,
                             const char *host, struct end_devices *devices);
+/* The GPU that CUDA gives this index, by CUDA_VISIBLE_DEVICES. NULL: there is none. */
+const struct topo_gpu *bench_end_devices_visible_gpu(const struct topo_machine *machine,
+                                                     uint32_t index);
 
 #endif

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "end_auto.h"
 #include "json_put.h"
 #include "log.h"
 #include "plugin_options.h"
@@ -116,36 +117,60 @@ static int bench_endpoints_read(const struct arguments *arguments, const struct 
   return rc;
 }
 
-static void bench_endpoints_find_devices(struct endpoint *endpoints, uint32_t count)
+static bool bench_endpoints_is_auto(const struct arguments *arguments)
 {
-  struct topo_machine *machine = NULL;
-  char why[TOPO_WHY_BYTES];
-  const bool is_known = topo_machine_read(NULL, &machine, why) == 0;
-
-  for (uint32_t i = 0; i < count; i++)
-    bench_end_devices_find(is_known ? machine : NULL, &endpoints[i].plan.side, endpoints[i].host,
-                           &endpoints[i].devices);
-  topo_machine_close(machine);
+  return arguments->endpoint_count == 1 && strcmp(arguments->endpoints[0], "auto") == 0;
 }
 
-int bench_endpoints_open(const struct arguments *arguments, const struct bench_plan *plan,
-                         struct endpoint **endpoints, uint32_t *count, struct pst_error *error)
+/* `auto` stands alone. Returns the count of endpoints, or reports in *error. */
+static int bench_endpoints_count(const struct arguments *arguments, const struct bench_plan *plan,
+                                 const struct topo_machine *machine, const char *unknown,
+                                 char (*automatic)[END_AUTO_BYTES], struct pst_error *error)
 {
-  const size_t all = arguments->endpoint_count > 0 ? arguments->endpoint_count : 1;
-  int rc = 0;
+  char why[END_AUTO_BYTES];
 
-  *count = 0;
-  *endpoints = NULL;
-  if (all > BENCH_ENDPOINTS_MAX)
+  for (size_t i = 0; i < arguments->endpoint_count && arguments->endpoint_count > 1; i++)
+    if (strcmp(arguments->endpoints[i], "auto") == 0)
+      return app_log_fail(error, PST_EXIT_USAGE, -EINVAL,
+                          "bench: --endpoint auto stands alone; leave out the others");
+  if (arguments->endpoint_count > BENCH_ENDPOINTS_MAX)
     return app_log_fail(error, PST_EXIT_USAGE, -EINVAL,
                         "bench: --endpoint may be given %u times at most", BENCH_ENDPOINTS_MAX);
-  *endpoints = calloc(all, sizeof(**endpoints));
+  if (!bench_endpoints_is_auto(arguments))
+    return arguments->endpoint_count > 0 ? (int)arguments->endpoint_count : 1;
+  if (!machine)
+    return app_log_fail(error, PST_EXIT_UNAVAILABLE, -EOPNOTSUPP, "bench: --endpoint auto: %s",
+                        unknown);
+  const int count = bench_end_auto(machine, plan->side.transport, plan->side.memory, automatic,
+                                   BENCH_ENDPOINTS_MAX, why);
+  return count > 0 ? count
+                   : app_log_fail(error, count == -EINVAL ? PST_EXIT_USAGE : PST_EXIT_UNAVAILABLE,
+                                  count, "bench: --endpoint auto: %s", why);
+}
+
+/* Opens what the command line names, or what `auto` finds in `machine`. machine NULL: `unknown`
+ * says why it could not be read. Returns 0, or reports in *error. */
+static int bench_endpoints_open_all(const struct arguments *arguments,
+                                    const struct bench_plan *plan,
+                                    const struct topo_machine *machine, const char *unknown,
+                                    struct endpoint **endpoints, uint32_t *count,
+                                    struct pst_error *error)
+{
+  char automatic[BENCH_ENDPOINTS_MAX][END_AUTO_BYTES];
+  const int all = bench_endpoints_count(arguments, plan, machine, unknown, automatic, error);
+  int rc = 0;
+
+  if (all < 0)
+    return all;
+  *endpoints = calloc((size_t)all, sizeof(**endpoints));
   if (!*endpoints)
     return app_log_fail(error, PST_EXIT_FAILED, -ENOMEM, "bench: out of memory");
-  for (size_t i = 0; i < all && rc == 0; i++) {
+  for (int i = 0; i < all && rc == 0; i++) {
     struct endpoint *endpoint = &(*endpoints)[(*count)++];
     rc = bench_endpoints_read(arguments, plan,
-                              arguments->endpoint_count > 0 ? arguments->endpoints[i] : NULL,
+                              bench_endpoints_is_auto(arguments) ? automatic[i]
+                              : arguments->endpoint_count > 0    ? arguments->endpoints[i]
+                                                                 : NULL,
                               endpoint, error);
     if (rc < 0)
       break;
@@ -154,9 +179,23 @@ int bench_endpoints_open(const struct arguments *arguments, const struct bench_p
     snprintf(where, sizeof(where), "%s:0", endpoint->host);
     rc = bench_link_listen("bench", where, 0, &plan->access, endpoint->plan.cpus[0],
                            &endpoint->server, error);
+    bench_end_devices_find(machine, &endpoint->plan.side, endpoint->host, &endpoint->devices);
   }
-  if (rc == 0)
-    bench_endpoints_find_devices(*endpoints, *count);
+  return rc;
+}
+
+int bench_endpoints_open(const struct arguments *arguments, const struct bench_plan *plan,
+                         struct endpoint **endpoints, uint32_t *count, struct pst_error *error)
+{
+  struct topo_machine *machine = NULL;
+  char why[TOPO_WHY_BYTES];
+  const bool is_known = topo_machine_read(NULL, &machine, why) == 0;
+
+  *count = 0;
+  *endpoints = NULL;
+  int rc = bench_endpoints_open_all(arguments, plan, is_known ? machine : NULL, why, endpoints,
+                                    count, error);
+  topo_machine_close(machine);
   return rc;
 }
 

@@ -22,8 +22,8 @@ struct endpoint {
   struct control_link_server server; /* where the other ranks find it */
 };
 
-/* One for each --endpoint, or a single one; each listens. 0, or reported in *error. Close in any
- * case. */
+/* One for each --endpoint, those of `--endpoint auto`, or a single one; each listens. 0, or
+ * reported in *error. Close in any case. */
 int bench_endpoints_open(const struct arguments *arguments, const struct bench_plan *plan,
                          struct endpoint **endpoints, uint32_t *count, struct pst_error *error);
 void bench_endpoints_close(struct endpoint *endpoints, uint32_t count);

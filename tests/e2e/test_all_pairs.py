@@ -292,6 +292,9 @@ class AllPairs(Case):
             (("--exchange", self.folder, "--rank", "0", "--ranks", "2", "--endpoint", "device=a"), "is none of address="),
             (("--exchange", self.folder, "--rank", "0", "--ranks", "2", "--endpoint", "address=203.0.113.16/28"),
              "this host has no such address"),
+            (("--exchange", self.folder, "--rank", "0", "--ranks", "2", "--endpoint", "auto"), "the transport uses no adapter"),
+            (("--exchange", self.folder, "--rank", "0", "--ranks", "2", "--endpoint", "auto", "--endpoint", "cpu=0"),
+             "--endpoint auto stands alone"),
         ):  # fmt: skip
             with self.subTest(arguments=arguments):
                 child = self.start("bench", "--all-pairs", *LOOPBACK, *arguments)

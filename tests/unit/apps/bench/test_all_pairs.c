@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The rounds of `bench --all-pairs`, and what it calls slow. */
+#include <errno.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,6 +12,7 @@
 #include <cmocka.h>
 #include <json-c/json.h>
 
+#include "bench/end_auto.h"
 #include "bench/end_devices.h"
 #include "bench/matrix.h"
 #include "bench/outliers.h"
@@ -185,6 +187,108 @@ static void the_devices_of_an_endpoint(void **state)
     assert_string_equal(devices.gpu.name, cases[i].gpu_name);
     assert_string_equal(devices.gpu.id, cases[i].gpu_id);
   }
+}
+
+/* Two NUMA nodes, on each a switch with an adapter and a GPU; eth0 is on node 0, too. */
+static void endpoints_by_the_topology(void **state)
+{
+#define ON(n, address)                                                                             \
+  .place = {.node = n, .pci = address, .depth = 2, .bridges = {"0000:" #n, "0000:" #n ":01.0"} }
+  struct topo_address addresses[] = {{.text = "10.1.0.1/16"},
+                                     {.text = "fe80::1/64", .is_link_local = true}};
+  struct topo_adapter adapters[] = {
+      {.name = "ib0",
+       .netdev = "ib0",
+       .rdma = "mlx5_0",
+       .addresses = addresses,
+       .address_count = 1,
+       ON(0, "0000:3b:00.0")},
+      {.name = "ib1",
+       .netdev = "ib1",
+       .rdma = "mlx5_1",
+       .addresses = &addresses[1],
+       .address_count = 1,
+       ON(1, "0000:bb:00.0")},
+      {.name = "eth0",
+       .netdev = "eth0",
+       .addresses = addresses,
+       .address_count = 1,
+       .place = {.pci = "0000:01:00.0"}},
+      {.name = "eth1",
+       .netdev = "eth1",
+       .addresses = addresses,
+       .address_count = 1,
+       .state = "down",
+       .place = {.pci = "0000:01:00.1"}},
+      {.name = "bond0",
+       .netdev = "bond0",
+       .over = "eth0",
+       .addresses = addresses,
+       .address_count = 1,
+       .place = {.pci = "0000:01:00.0"}},
+      {.name = "lo",
+       .netdev = "lo",
+       .is_loopback = true,
+       .addresses = addresses,
+       .address_count = 1},
+  };
+  struct topo_gpu gpus[] = {{.name = "gpu0", .is_nvidia = true, ON(0, "0000:41:00.0")},
+                            {.name = "gpu1", .is_nvidia = true, ON(1, "0000:c1:00.0")}};
+  struct topo_cpu cpus[] = {{.number = 0, .core = 0, .node = 0, .is_allowed = true},
+                            {.number = 1, .core = 1, .node = 0, .is_allowed = true},
+                            {.number = 2, .core = 2, .node = 1, .is_allowed = true}};
+#undef ON
+  struct topo_machine machine = {.adapters = adapters,
+                                 .adapter_count = 6,
+                                 .gpus = gpus,
+                                 .gpu_count = 2,
+                                 .cpus = cpus,
+                                 .cpu_count = 3};
+  static const struct {
+    const char *transport, *memory, *visible;
+    int count;
+    const char *first, *last;
+  } cases[] = {
+      {"verbs_rc", "cuda", NULL, 2,
+       "address=ib0,cpu=1,transport.device=mlx5_0,memory.device=0000:41:00.0",
+       "cpu=2,transport.device=mlx5_1,memory.device=0000:c1:00.0"},
+      {"verbs_dc", "cuda", "1", 1, "cpu=2,transport.device=mlx5_1,memory.device=0000:c1:00.0",
+       NULL},
+      {"verbs_rc", "cuda", "1,0", 2, "cpu=2,transport.device=mlx5_1,memory.device=0000:c1:00.0",
+       "address=ib0,cpu=1,transport.device=mlx5_0,memory.device=0000:41:00.0"},
+      {"verbs_rc", "cuda", "", -ENODEV, "no GPU of NVIDIA", NULL},
+      {"loopback", "cuda", "0", 1, "cpu=1,memory.device=0000:41:00.0", NULL},
+      {"udp", "cuda", NULL, -ENODEV,
+       "the adapter nearest to gpu1 is ib1, which is down or has no address", NULL},
+      {"verbs_rc", "host", NULL, 2, "address=ib0,cpu=1,transport.device=mlx5_0",
+       "cpu=2,transport.device=mlx5_1"},
+      {"udp", "host", NULL, 2, "address=ib0,cpu=1,transport.device=ib0",
+       "address=eth0,cpu=1,transport.device=eth0"},
+      {"ucx", "host", NULL, 2, "address=ib0,cpu=1,transport.net_devices=mlx5_0:1",
+       "address=eth0,cpu=1,transport.net_devices=eth0"},
+      {"loopback", "host", NULL, -ENODEV, "the transport uses no adapter", NULL},
+      {"ethernet", "host", NULL, -EINVAL, "transport ethernet names its adapters in another way",
+       NULL},
+  };
+
+  (void)state;
+  for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+    char ends[8][END_AUTO_BYTES] = {""}, why[END_AUTO_BYTES] = "";
+    if (cases[i].visible)
+      setenv("CUDA_VISIBLE_DEVICES", cases[i].visible, 1);
+    else
+      unsetenv("CUDA_VISIBLE_DEVICES");
+    assert_int_equal(bench_end_auto(&machine, cases[i].transport, cases[i].memory, ends, 8, why),
+                     cases[i].count);
+    if (cases[i].count < 0) {
+      assert_non_null(strstr(why, cases[i].first));
+      continue;
+    }
+    assert_string_equal(ends[0], cases[i].first);
+    if (cases[i].last)
+      assert_string_equal(ends[cases[i].count - 1], cases[i].last);
+  }
+  unsetenv("CUDA_VISIBLE_DEVICES");
 }
 
 /* Links of about 100, of which none is exactly as the other. */
@@ -383,6 +487,7 @@ int main(void)
       cmocka_unit_test(no_adapter_is_in_two_pairs_of_a_round),
       cmocka_unit_test(devices_of_a_list_are_shared_one_by_one),
       cmocka_unit_test(the_devices_of_an_endpoint),
+      cmocka_unit_test(endpoints_by_the_topology),
       cmocka_unit_test(nothing_is_slow_where_all_are_alike),
       cmocka_unit_test(a_slow_link_is_a_link),
       cmocka_unit_test(a_slow_end_is_one_finding),
