@@ -50,6 +50,8 @@ class AllPairs(Case):
 
     def mpirun(self, count, *arguments, prefix=(), wrapper=(), seconds=90):
         need("mpirun")
+        if SANITIZED:
+            raise unittest.SkipTest("Open MPI starts the usual build")
         if "built without" in subprocess.run(
             [PROGRAM, "bench", "--all-pairs", *LOOPBACK], capture_output=True, text=True,
             env={**os.environ, "PMIX_RANK": "0", "PMIX_NAMESPACE": "none"}).stderr:  # fmt: skip
