@@ -23,8 +23,8 @@ class Slurm(Case):
         # Slurm's daemons would hold a pipe open.
         with log.open("w") as output:
             status = subprocess.run(
-                ["timeout", "90", CLUSTER, home, "timeout", "60", "srun", "-N", str(nodes), "-n4", "-O", "--mpi=pmix",
-                 PROGRAM, "bench", "--all-pairs", "--memory", "host", *arguments, "--json", self.folder / "out.json"],
+                ["timeout", "400", CLUSTER, home, "timeout", "240", "srun", "-N", str(nodes), "-n4", "-O", "--mpi=pmix",
+                 PROGRAM, "bench", "--all-pairs", "--memory", "host", "--wait", "200s", *arguments, "--json", self.folder / "out.json"],
                 stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=self.folder,
                 env={**os.environ, "TMPDIR": str(self.temporary), **LEAKS_OF_OTHERS}).returncode  # fmt: skip
         if status == 77:
