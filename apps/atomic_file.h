@@ -51,7 +51,7 @@ int app_atomic_file_look(const char *what, const char *path, struct pst_error *e
  * app_atomic_file_partial(), unless ATOMIC_FILE_WHOLE. On any other failure nothing is left.
  * Closes. */
 int app_atomic_file_commit(struct atomic_file *output, const char *what, struct pst_error *error);
-/* Notes that the file is a part of what was to come: commit it as `.NAME.penstock-part`, beside
+/* Makes the file a part of what was to come, committed as `.NAME.penstock-part`, beside
  * where it would stand, in the place of an older part. 0 or -ENOMEM. */
 int app_atomic_file_partial(struct atomic_file *output);
 /* Throw it away. Legal after commit and for one that was never opened. */

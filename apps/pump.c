@@ -229,8 +229,8 @@ static int pump_await_ready(struct app_stream *stream, struct pst_fence *ready)
   return rc;
 }
 
-/* Gives the messages back to the library behind the fence, also where the sink has failed
- * midway. */
+/* Handles the results of taking messages and of releasing them: they are the library's again behind
+ * the fence, also where the sink has failed midway. */
 static void pump_receiver_took(struct app_stream *stream, int taken, int released)
 {
   struct app_stream_receiver *receiver = &stream->receiver;

@@ -134,7 +134,7 @@ static void sink_file_placed(struct file *file, const struct pst_view *view, uin
   }
 }
 
-/* Leaves out a message that has come, so that its gap is no loss. */
+/* Counts a message that is left out: it has come, so its gap was no loss. */
 static void sink_file_leave_out(struct file *file, const struct pst_view *view)
 {
   bool was_closed =

@@ -181,7 +181,7 @@ void serve_copy_fail(struct copy *copy, enum copy_end end, const char *name, int
 int serve_copy_wrong(struct copy *copy, const char *where, int code, const char *format, ...)
     PST_PRINTF(4, 5);
 
-/* Cuts the transfer that is under way at copy->cut_where. Returns code. */
+/* Fails the transfers under way, with an error at copy->cut_where. Returns code. */
 int serve_copy_cut_short(struct copy *copy, int code, const char *cause);
 
 /* Ends this file with an error; other files go on. The first reason counts. */

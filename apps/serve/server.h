@@ -191,7 +191,7 @@ void serve_job_sum(struct job *job, int fd, struct digest_sha256 *sum, bool to_g
 /* WRITE or READ of `length` bytes of the block, or of job->pieces; a WRITE is flushed. */
 void serve_job_move(struct job *job, uint8_t op, uint64_t length, uint32_t pieces, uint64_t place,
                     job_step *then);
-/* Posts a client's operations; there may be room. */
+/* Queues a client whose operations are to be posted; there may be room. */
 void serve_job_posts(struct client *client);
 /* Post some of what is to be posted, in turn. True: there is more to post. */
 bool serve_job_post_some(struct server *server);

@@ -97,9 +97,8 @@ const struct pst_frame *assemble_first(const struct assemble *assemble);
 void assemble_pop(struct assemble *assemble);
 /* Gives a buffer back, which may be used again at once. */
 void assemble_release(struct assemble *assemble, uint32_t buffer);
-/* Submits the copies placed so far, after which buffers of dropped frames may be
- * used again. Before that they are not reused, lest two payloads of one
- * submission go to one place. */
+/* Lets buffers of dropped frames be used again, once the copies placed so far are on their way in
+ * order. Until then they are not, lest two payloads of one submission go to one place. */
 void assemble_settle(struct assemble *assemble);
 
 const struct assemble_counts *assemble_counts(const struct assemble *assemble);

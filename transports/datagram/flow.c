@@ -261,7 +261,8 @@ static void dg_flow_ignore(struct dg_flow *flow, const struct dg_identity *by, u
   dg_flow_note_successor(flow, by, raw, &flow->counts.not_ours);
 }
 
-/* Claims a sender's datagrams, which were counted otherwise before the sender was believed. */
+/* Counts a sender's datagrams as displaced; they were counted otherwise before the sender was
+ * believed. */
 static void dg_flow_claim(struct dg_flow *flow, uint64_t *cause, uint64_t datagrams)
 {
   *cause -= datagrams;

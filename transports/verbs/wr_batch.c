@@ -267,8 +267,8 @@ static inline void vb_batch_written(struct pst_endpoint *endpoint, struct pst_re
     vb_written(endpoint, remote);
 }
 
-/* Returns the place behind the requests at the front that are of the registration `row->mr` and go
- * to `remote`, at most `most` bytes each. Where the next one comes. */
+/* Builds the WRITEs at the front that are of the registration `row->mr` and go to `remote`, at most
+ * `most` bytes each. Returns the index of the next one. */
 static inline __attribute__((always_inline)) uint64_t
 vb_batch_build_writes(const struct row *row, uint64_t index, uint32_t before,
                       const struct pst_request *request, const struct pst_request *end,

@@ -14,7 +14,7 @@ void rc_last_wqe_step(struct pst_endpoint *endpoint);
 bool rc_last_wqe_flushed(struct pst_endpoint *endpoint, const struct ibv_wc *wc);
 /* By the transport's look(). */
 void rc_last_wqe_look(struct pst_endpoint *endpoint, uint64_t now_ns);
-/* Takes the queue pair's event, left by vb_events. */
+/* Asks for a poll if vb_events() has left the queue pair's event. */
 void rc_last_wqe_notice(struct pst_endpoint *endpoint);
 
 #endif

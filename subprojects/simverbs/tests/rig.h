@@ -75,7 +75,7 @@ enum ibv_event_type rig_event(struct ibv_context *context);
 void rig_ctl(const char *words);
 /* One line of `ctl . counters`. */
 uint64_t rig_counter(const char *name);
-/* Returns the output of `ctl . WORDS`; free() it. WORDS` prints; free() it. */
+/* Returns the output of `ctl . WORDS`; free() it. */
 char *rig_ctl_read(const char *words);
 
 #endif
