@@ -151,9 +151,10 @@ class Host(Checking):
 
     def stopped_or_killed(self, number, check, word, *words):
         """The check, whose asking program has got this signal."""
-        child = self.start("hardware-check", "--transport", "loopback", "--memory", "host", "--check", check, "--duration", "2s",
-                           *words, "--json", self.folder / "out.json")  # fmt: skip
+        child = self.start("hardware-check", "--transport", "loopback", "--memory", "host", "--check", check, *words,
+                           "--json", self.folder / "out.json")  # fmt: skip
         asking = wait_until(lambda: child.poll() is not None or running_with(children_of(child.pid), word), 60, "the step")
+        self.assertIsNot(asking, True, str(child))
         os.kill(asking, number)
         self.assertEqual(child.wait(), 1, str(child))
         found = self.result()["checks"][-1]
@@ -162,7 +163,7 @@ class Host(Checking):
 
     def test_a_program_that_hangs(self):
         """It is killed, and named with its command line."""
-        found, child = self.stopped_or_killed(signal.SIGSTOP, "memory", "--deadline", "--limit", "500ms")
+        found, child = self.stopped_or_killed(signal.SIGSTOP, "memory", "--deadline", "--limit", "500ms", "--duration", "300ms")
         self.assertRegex(found["why"], r"had not ended after .* s \(--limit\), and was killed: .*penstock-contract .*memory-host\.so")
         self.assertEqual(found["steps"][0]["here"]["ended"], "still running")
 
@@ -170,7 +171,7 @@ class Host(Checking):
         """That of a bench, and that of a contract."""
         for check, word in (("bench", "1462"), ("contract", "--connect")):
             with self.subTest(check):
-                found, child = self.stopped_or_killed(signal.SIGABRT, check, word)
+                found, child = self.stopped_or_killed(signal.SIGABRT, check, word, "--duration", "2s")
                 self.assertRegex(found["why"], "^this end was killed by signal 6", str(child))
                 self.assertTrue(found["remedy"])
 
