@@ -204,7 +204,7 @@ class Node(Case):
             "RESULTS": str(self.folder / "results"), "PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}"})  # fmt: skip
         self.assertTrue(server.patched.wait(HANGS), child)
         if server.patches[-1][1] != 200:
-            child.wait_line("node node-7 is not labelled ok")
+            child.wait_line("cannot label node node-7 ok")
         child.process.terminate()
         self.assertEqual(child.wait(), 0, "it ends at once, for the kubelet")
         return server.patches[-1]
@@ -313,7 +313,7 @@ class Ranks(Case):
                 child = self.ranks(gpudirect)
                 self.assertEqual(child.status, status, child)
                 self.assertIn("2 links, median", child.stdout)
-                self.assertEqual("does not go by peermem" in child.stderr, status == 1, child)
+                self.assertEqual("does not reach GPU memory by peermem" in child.stderr, status == 1, child)
 
 
 class Dashboard(unittest.TestCase):

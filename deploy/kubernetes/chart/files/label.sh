@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Labels this node by what `penstock doctor` finds, every INTERVAL seconds.
+# Every INTERVAL seconds, runs `penstock doctor` and labels this node with the verdict.
 set -u
 sleeper=
 trap 'kill $sleeper 2>/dev/null; exit 0' TERM
@@ -20,7 +20,7 @@ while :; do
     --header 'Content-Type: application/merge-patch+json' --request PATCH \
     --data "{\"metadata\":{\"labels\":{\"penstock.io/doctor\":\"$state\"}}}" \
     --output /dev/null "$host/api/v1/nodes/$NODE_NAME" ||
-    { echo "node $NODE_NAME is not labelled $state: the next attempt is in a minute" >&2; pause=60; }
+    { echo "cannot label node $NODE_NAME $state; trying again in a minute" >&2; pause=60; }
   sleep "$pause" &
   sleeper=$!
   wait "$sleeper"

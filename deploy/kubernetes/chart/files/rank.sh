@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# One of two ranks that measure GPUDirect RDMA both ways, over the secondary network.
+# One of two ranks that measure GPUDirect RDMA in both directions, over the secondary network.
 set -eu
 results=${RESULTS:-/results}/pairs.json
 address=$(ip -4 -o address show dev "$INTERFACE" | awk '{print $4}' | cut -d/ -f1)
@@ -9,6 +9,6 @@ penstock bench --all-pairs --insecure --transport "$TRANSPORT" --memory cuda --p
   --json "$results"
 [ "$GPUDIRECT" != any ] && [ "$JOB_COMPLETION_INDEX" = 0 ] || exit 0
 if grep '"via":' "$results" | grep -v "\"$GPUDIRECT\""; then
-  echo "GPUDirect does not go by $GPUDIRECT between these nodes" >&2
+  echo "between these nodes the adapter does not reach GPU memory by $GPUDIRECT" >&2
   exit 1
 fi
