@@ -49,8 +49,8 @@ static void accounting_gather_sender(const struct pst_stats *sender, struct acco
 /* The transport has not lost them. */
 static uint64_t accounting_blameless(const struct account *account)
 {
-  static const char *const causes[] = {"late", "incomplete_frame", "misframed", "memory_failed",
-                                       "aborted"};
+  static const char *const causes[] = {"late",          "incomplete_frame", "misframed",
+                                       "memory_failed", "aborted",          "router_restarted"};
   uint64_t sum = 0;
 
   for (uint32_t i = 0; i < account->drop_count; i++)

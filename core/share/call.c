@@ -254,6 +254,7 @@ static int share_endpoint_close(struct share_endpoint *endpoint,
   return 0;
 }
 
+/* Opens a range of a peer for its endpoint, and counts it as one of the client's regions. */
 static int share_remote_open(struct share_endpoint *endpoint, struct share_command *command)
 {
   struct share_worker *worker = endpoint->worker;

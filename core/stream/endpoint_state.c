@@ -247,8 +247,10 @@ void end_connected(struct session_end *end)
   if (end_is_over(end))
     return;
   end_settle_path(end, 0);
-  if (end->state != PST_STATE_WAITING)
+  if (end->state != PST_STATE_WAITING) { /* again: what was lost in between is counted */
+    end_read_counters(end);
     return;
+  }
   end_state(end, PST_STATE_CONNECTED);
   end->ops->connected(end);
 }

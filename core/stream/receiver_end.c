@@ -36,11 +36,26 @@ uint64_t receiver_end_due_ns(const struct pst_receiver *receiver)
   return receiver_silent_since(receiver) + receiver->end.peer_ops->patience_ns(receiver);
 }
 
-/* The number of messages that left the sender: a filter there may have dropped some. */
+/* Messages that a reliable transport has lost nevertheless, with the router that served it. */
+static uint64_t receiver_lost(const struct pst_receiver *receiver)
+{
+  const struct counts *counts = &receiver->end.counts;
+  uint64_t lost = 0;
+
+  for (uint32_t i = 0; i < counts->count && receiver_is_reliable(receiver); i++)
+    if ((counts->values[i].flags & (PST_COUNTER_DROP | PST_COUNTER_GAUGE)) == PST_COUNTER_DROP)
+      lost += counts->values[i].value;
+  return lost;
+}
+
+/* The number of messages that left the sender, and can arrive: a filter there may have dropped
+ * some. */
 static uint64_t receiver_expected(const struct pst_receiver *receiver)
 {
   uint64_t messages = receiver->sent.messages;
+  const uint64_t lost = receiver_lost(receiver);
 
+  messages -= lost < messages ? lost : messages;
   for (uint32_t i = 0; i < receiver->sent.drop_count && i < SESSION_DROPS_MAX; i++)
     messages -=
         receiver->sent.drops[i].messages < messages ? receiver->sent.drops[i].messages : messages;

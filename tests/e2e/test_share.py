@@ -222,6 +222,93 @@ class Share(Case):
         self.assertEqual(again.wait(), 0, again)
         self.stop(router)
 
+    RECONNECT = "transport.options.reconnect=60 s"
+
+    def assert_comes_back(self, receiver, sender):
+        """The stream goes on behind the restart; each message was delivered once, or has a cause."""
+
+        def is_back(end, line):
+            """The second such line counts only messages behind the last restart."""
+            said = str(end)
+            said = said[max(0, said.rfind("waiting 60.0 s for it")) :].partition("the connection is back")[2]
+            return len(re.findall(rf"packets: {line} [1-9]", said)) > 1
+
+        for end, line in ((receiver, "Got"), (sender, "Sent")):
+            wait_until(lambda end=end, line=line: is_back(end, line), HANGS, f"messages behind the restart\n{end}")
+        sender.signal(signal.SIGINT)
+        self.assertEqual((sender.wait(), receiver.wait()), (0, 0), f"{sender}{receiver}")
+        results = [self.only_stream(self.result(name)) for name in ("out.json", "sent.json")]
+        for stream in results:
+            self.assert_accounted(stream)
+            self.assertEqual((stream["verified"], stream["corrupted"]), (stream["messages_delivered"], 0))
+            self.assertEqual((stream["duplicates"], stream["reordered"]), (0, 0))
+            self.assertEqual(list(stream["dropped"]), ["router_restarted"])
+        self.assertEqual(results[0]["dropped"], results[1]["dropped"])
+
+    def two_ends(self, path, sender_path=None, options=(RECONNECT, RECONNECT)):
+        receiver = self.start("receive", path, "--set", options[0], "--json", self.folder / "out.json")
+        sender = self.start("send", sender_path or path, "--set", options[1], "--json", self.folder / "sent.json")
+        receiver.wait_line(r"packets: Got [1-9]")
+        return receiver, sender
+
+    def test_comes_back(self):
+        """A running stream goes on with a router that was killed and started again; so it does a second time."""
+        router = self.router("loopback")
+        receiver, sender = self.two_ends(self.share_config())
+        for _ in range(2):
+            router.kill()
+            router.wait()
+            for end in (receiver, sender):
+                end.wait_line("the router at .* waiting 60.0 s for it to be started again")
+            router = self.router("loopback")
+        self.assert_comes_back(receiver, sender)
+        self.stop(router)
+
+    def test_peer_comes_back(self):
+        """Only one end's router was killed: the other end's connects to it again."""
+        there = self.router("loopback")
+        sender_path = self.folder / "sender.yaml"
+        sender_path.write_text(self.share_config().read_text())
+        self.socket = self.folder / "here"
+        here = self.router("loopback")
+        path = self.share_config()
+        receiver, sender = self.two_ends(path, sender_path)
+        here.kill()
+        here.wait()
+        here = self.router("loopback")
+        self.assert_comes_back(receiver, sender)
+        self.assertNotIn("was started again", str(sender))
+        self.stop(here)
+        self.socket = self.folder / "share"
+        self.stop(there)
+
+    def test_one_end_comes_back(self):
+        """An end without the option ends, and both say why."""
+        router = self.router("loopback")
+        receiver, sender = self.two_ends(self.share_config(), options=(self.RECONNECT, "transport.options.reconnect=0"))
+        router.kill()
+        self.assertEqual((sender.wait(), receiver.wait()), (1, 1), f"{sender}{receiver}")
+        self.assertIn("has ended, or has disconnected this client; its clients end", str(sender))
+        self.assertIn("the sender's device of transport share has failed", str(receiver))
+
+    def test_comes_back_in_vain(self):
+        """The time is over, or another router serves: the cause, the place and what to do."""
+        for reconnect, transport, words in (
+            ("0.3 s", None, r"no router has served at .*share within 0.3 s \(option reconnect\): .*start `penstock share` again"),
+            ("60 s", "udp", r"the router at .*share has other limits than before .*give `penstock share` the same transport"),
+        ):  # fmt: skip
+            with self.subTest(transport=transport):
+                router = self.router("loopback")
+                run = self.start("run", self.share_config(), "--set", f"transport.options.reconnect={reconnect}")
+                run.wait_line("packets: Got")
+                router.kill()
+                router.wait()
+                router = self.router(transport) if transport else None
+                self.assertEqual(run.wait(), 1, run)
+                self.assertRegex(str(run), words)
+                if router:
+                    self.stop(router)
+
     def test_no_router(self):
         child = self.run_program("run", self.share_config(), expect=3)
         self.assertIn("no router answers", str(child))
@@ -345,12 +432,18 @@ class Share(Case):
         router = self.router("loopback")
         share = ("--transport", "share", "--transport-option", f"socket={self.socket}")
         random_file(self.folder / "data", 3 << 20)
-        server = self.start("serve", f"127.0.0.1:{self.port}", "--root", self.folder, *share)
+        server = self.start("serve", f"127.0.0.1:{self.port}", "--root", self.folder, *share, "--transport-option",
+                            "reconnect=60 s", environment={"PENSTOCK_LOG": "info"})  # fmt: skip
         server.wait_line("serve: listening")
         self.run_program("request", "write", f"127.0.0.1:{self.port}", "--size", "64KiB", "--count", "200",
                          "--depth", "4", *share)  # fmt: skip
         self.run_program("get", f"127.0.0.1:{self.port}", "data", "--to", self.folder / "copy", "--sha256", *share)
         self.assertEqual((self.folder / "copy").read_bytes(), (self.folder / "data").read_bytes())
+        router.kill()  # the server serves on with the next one
+        router.wait()
+        router = self.router("loopback")
+        server.wait_line("the router at .* serves again")
+        self.run_program("get", f"127.0.0.1:{self.port}", "data", "--to", self.folder / "again", "--sha256", *share)
         server.signal(signal.SIGINT)
         self.assertEqual(server.wait(), 0, server)
         self.stop(router)

@@ -61,8 +61,10 @@ struct pst_completion {
 };
 
 /* The client's. */
+enum { SHARE_UP, SHARE_ENDED };
 struct pst_device {
-  atomic_bool is_gone, is_wrong;
+  atomic_bool is_wrong;
+  atomic_int state;
 };
 struct pst_worker {
   struct pst_device *device;
@@ -71,9 +73,22 @@ struct pst_worker {
   struct pst_completion *complete;
   struct event *router_event, *client_event;
   uint32_t submit_head, submit_tail, complete_head, released_count;
-  bool is_armed, wants_room;
+  bool is_armed, wants_room, is_unsettled;
   int polled;
 };
+/* The router serves as long as the program runs. */
+static bool share_is_up(const struct pst_worker *)
+{
+  return true;
+}
+static int share_arm_timer(struct pst_worker *)
+{
+  return 0;
+}
+static uint32_t share_renew_settle(struct pst_worker *, struct pst_completion *, uint32_t)
+{
+  return 0;
+}
 static void share_release_flush(struct pst_worker *)
 {
 }
@@ -181,8 +196,8 @@ struct ends {
       atomic_store(word, 0u);
     for (struct event *event : {&router_event, &client_event})
       event->is_readable.store(0, rl::mo_relaxed, $);
-    atomic_store(&device.is_gone, false);
     atomic_store(&device.is_wrong, false);
+    atomic_store(&device.state, (int)SHARE_UP);
     atomic_store(&share_client.is_broken, false);
     share_client.has_wakeup = false;
     client.device = &device;

@@ -6,7 +6,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "client.h"
+#include "device.h"
 
 #define WAIT_MS 50 /* a router that is not there is looked for so often */
 
@@ -18,12 +18,12 @@ void share_close_fds(const int *fds, uint32_t count)
 
 /* Checks the router's user: it gets the program's memory, and any user could have bound the path.
  */
-static int share_check_router(struct pst_device *device)
+static int share_check_router(const struct pst_device *device, int fd)
 {
   struct ucred router = {0};
   socklen_t length = sizeof(router);
 
-  if (getsockopt(device->fd, SOL_SOCKET, SO_PEERCRED, &router, &length) != 0)
+  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &router, &length) != 0)
     return PST_REFUSE(device->host, -errno, "SO_PEERCRED: %s", strerror(errno));
   if (router.uid == 0 || router.uid == geteuid() || router.uid == device->router_uid)
     return 0;
@@ -33,20 +33,42 @@ static int share_check_router(struct pst_device *device)
                     device->socket, (unsigned)router.uid, (unsigned)router.uid);
 }
 
+/* Makes a socket whose calls wait for `timeout`. Returns its descriptor or -errno. */
+static int share_socket(const struct pst_device *device)
+{
+  const struct timeval patience = {.tv_sec = (time_t)(device->timeout_ns / 1000000000u),
+                                   .tv_usec =
+                                       (suseconds_t)(device->timeout_ns % 1000000000u / 1000u)};
+  const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+  if (fd < 0 || (setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)) == 0 &&
+                 setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience)) == 0))
+    return fd < 0 ? -errno : fd;
+  const int code = errno;
+  close(fd);
+  return -code;
+}
+
+static int share_dial(const struct pst_device *device, int fd)
+{
+  struct sockaddr_un address = {.sun_family = AF_UNIX};
+
+  pst_text_write(address.sun_path, sizeof(address.sun_path), device->socket);
+  return connect(fd, (const struct sockaddr *)&address, sizeof(address)) == 0 ? 0 : -errno;
+}
+
 /* Connects to the router; one that is not there may come within device->wait_ns. 0 or -errno. */
-static int share_connect_in_time(struct pst_device *device)
+static int share_dial_in_time(const struct pst_device *device)
 {
   const struct pst_host *host = device->host;
   const uint64_t begun = host->clock_ns(host);
-  struct sockaddr_un address = {.sun_family = AF_UNIX};
   bool has_told = false;
+  int rc;
 
-  pst_text_write(address.sun_path, sizeof(address.sun_path), device->socket);
-  while (connect(device->fd, (const struct sockaddr *)&address, sizeof(address)) != 0) {
-    const int code = errno;
-    if ((code != ENOENT && code != ECONNREFUSED && code != EAGAIN) ||
+  while ((rc = share_dial(device, device->fd)) < 0) {
+    if ((rc != -ENOENT && rc != -ECONNREFUSED && rc != -EAGAIN) ||
         host->clock_ns(host) - begun >= device->wait_ns)
-      return -code;
+      return rc;
     if (!has_told)
       host->log(host, PST_LOG_INFO, "waiting for a router at %s", device->socket);
     has_told = true;
@@ -57,35 +79,78 @@ static int share_connect_in_time(struct pst_device *device)
 
 int share_connect(struct pst_device *device)
 {
-  const struct timeval patience = {.tv_sec = (time_t)(device->timeout_ns / 1000000000u),
-                                   .tv_usec =
-                                       (suseconds_t)(device->timeout_ns % 1000000000u / 1000u)};
-
-  device->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+  device->fd = share_socket(device);
   if (device->fd < 0)
-    return PST_REFUSE(device->host, -errno, "no Unix socket: %s", strerror(errno));
-  if (setsockopt(device->fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)) != 0 ||
-      setsockopt(device->fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience)) != 0)
-    return PST_REFUSE(device->host, -errno, "SO_RCVTIMEO: %s", strerror(errno));
-  const int rc = share_connect_in_time(device);
+    return PST_REFUSE(device->host, device->fd, "no Unix socket: %s", strerror(-device->fd));
+  const int rc = share_dial_in_time(device);
   if (rc < 0)
     return PST_REFUSE(device->host, rc == -EACCES ? rc : -ENODEV, "no router answers at %s: %s; %s",
                       device->socket, strerror(-rc),
                       rc == -EACCES ? "`penstock share --allow UID` lets other users in"
                                     : "start `penstock share`, or correct the option socket");
-  return share_check_router(device);
+  return share_check_router(device, device->fd);
+}
+
+/* Does not wait for a router whose queue of connections is full. */
+int share_connect_again(struct pst_device *device)
+{
+  const int fd = share_socket(device), flags = fd < 0 ? 0 : fcntl(fd, F_GETFL);
+  int rc = fd < 0 ? fd : 0;
+
+  if (rc < 0)
+    return rc;
+  if (fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0)
+    rc = -errno;
+  if (rc == 0)
+    rc = share_dial(device, fd);
+  if (rc == 0)
+    rc = share_check_router(device, fd);
+  if (rc == 0 && fcntl(fd, F_SETFL, flags) != 0)
+    rc = -errno;
+  if (rc == 0) {
+    /* The number stays: other threads look at it. */
+    pthread_mutex_lock(&device->lock);
+    if (dup3(fd, device->fd, O_CLOEXEC) < 0)
+      rc = -errno;
+    pthread_mutex_unlock(&device->lock);
+  }
+  close(fd);
+  return rc;
+}
+
+/* Leaves the state UP, once. Whether this call did so. */
+static bool share_leave(struct pst_device *device, enum share_state next)
+{
+  int up = SHARE_UP;
+
+  if (!atomic_compare_exchange_strong(&device->state, &up, (int)SHARE_TRYING))
+    return false;
+  const uint64_t now = device->host->clock_ns(device->host);
+  shutdown(device->fd, SHUT_RDWR);
+  atomic_store(&device->link, 0);
+  atomic_store(&device->away_ns, now);
+  atomic_store(&device->try_ns, now);
+  atomic_store(&device->state, (int)next);
+  return true;
 }
 
 /* Shuts the connection down: the router counts as gone. */
 static int share_lose(struct pst_device *device, const char *why)
 {
-  shutdown(device->fd, SHUT_RDWR);
-  if (atomic_exchange(&device->is_gone, true))
+  const bool returns = device->reconnect_ns && !atomic_load(&device->is_wrong);
+
+  if (!share_leave(device, returns ? SHARE_AWAY : SHARE_ENDED))
     return -ENOTCONN;
-  return PST_REFUSE(device->host, -ENOTCONN,
-                    "the router at %s %s; its clients end. Start `penstock share` again, then "
-                    "this program",
-                    device->socket, why);
+  if (returns)
+    device->host->log(device->host, PST_LOG_WARN,
+                      "the router at %s %s; waiting %.1f s for it to be started again",
+                      device->socket, why, (double)device->reconnect_ns / 1e9);
+  else
+    device->host->log(device->host, PST_LOG_ERROR,
+                      "the router at %s %s; its clients end. Start `penstock share` again, then "
+                      "this program",
+                      device->socket, why);
+  return -ENOTCONN;
 }
 
 int share_distrust(struct pst_device *device)
@@ -94,12 +159,16 @@ int share_distrust(struct pst_device *device)
   return share_lose(device, "breaks the protocol");
 }
 
+int share_end(struct pst_device *device)
+{
+  share_leave(device, SHARE_ENDED);
+  return -ENOTCONN;
+}
+
 bool share_connection_is_up(struct pst_device *device)
 {
   struct pollfd look = {.fd = device->fd, .events = 0};
 
-  if (atomic_load_explicit(&device->is_gone, memory_order_relaxed))
-    return false;
   if (poll(&look, 1, 0) < 1 || !(look.revents & (POLLHUP | POLLERR)))
     return true;
   share_lose(device, "has ended, or has disconnected this client");
@@ -134,11 +203,19 @@ static int share_read(struct share_call *call)
   return 0;
 }
 
+/* Does the router serve, and has it what the call is about? */
+static bool share_call_is_possible(const struct share_call *call)
+{
+  const uint32_t link = atomic_load(&call->device->link);
+
+  return (link || call->restores) && (!call->link || call->link == link);
+}
+
 static int share_call_locked(struct share_call *call)
 {
   struct pst_device *device = call->device;
 
-  if (atomic_load(&device->is_gone))
+  if (!share_call_is_possible(call)) /* the router may have ended meanwhile */
     return -ENOTCONN;
   int rc = share_write(call);
   if (rc == 0 || rc == -EPIPE || rc == -ECONNRESET)
@@ -169,6 +246,8 @@ int share_call(struct share_call *call)
   call->reply_fd_count = 0;
   if (call->request->length > PST_SHARE_BYTES)
     return -EMSGSIZE;
+  if (!share_call_is_possible(call))
+    return -ENOTCONN;
   pthread_mutex_lock(&device->lock);
   int rc = share_call_locked(call);
   pthread_mutex_unlock(&device->lock);
@@ -199,14 +278,11 @@ void share_path_write(struct pst_path_info *path, const struct pst_path_info *fo
     pst_struct_write(path, &own, sizeof(own));
 }
 
-int share_ask(struct pst_device *device, const struct pst_share_request *request,
-              struct pst_share_reply *reply)
+int share_ask(struct share_call *call)
 {
-  struct share_call call = {.device = device, .request = request};
+  const int rc = share_call(call);
 
-  int rc = share_call(&call);
-  share_close_fds(call.reply_fds, call.reply_fd_count);
-  if (reply)
-    *reply = call.reply;
+  share_close_fds(call->reply_fds, call->reply_fd_count);
+  call->reply_fd_count = 0;
   return rc;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The device, registered memory and counters; the plugin's entry. */
+/* The device and registered memory. */
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "client.h"
+#include "device.h"
 
 /* The token of the options, if there is one. */
 static int share_read_token(struct pst_device *device, const struct pst_options *options,
@@ -18,12 +18,49 @@ static int share_read_token(struct pst_device *device, const struct pst_options 
   return rc == 0 ? 0 : PST_REFUSE(host, rc, "token %s: %s", path, pst_share_token_problem(rc));
 }
 
+int share_ask_open(struct pst_device *device, bool restores, struct pst_limits *limits)
+{
+  struct share_call call = {.device = device, .request = &device->open, .restores = restores};
+
+  const int rc = share_ask(&call);
+  if (rc < 0)
+    return rc;
+  *limits = call.reply.u.limits;
+  if (!limits->slot_alignment || (limits->slot_alignment & (limits->slot_alignment - 1)))
+    return share_distrust(device);
+  return 0;
+}
+
+int share_ask_start(struct pst_device *device, bool restores)
+{
+  const struct pst_share_request request = {.call = PST_SHARE_START};
+  struct share_call call = {.device = device, .request = &request, .restores = restores};
+
+  return share_ask(&call);
+}
+
+/* The limits that the host gets. 0, or -errno: the option reconnect does not go with them. */
+static int share_take_limits(struct pst_device *device)
+{
+  struct pst_limits *limits = &device->limits;
+
+  *limits = device->router_limits;
+  limits->endpoints_reason[sizeof(limits->endpoints_reason) - 1] = '\0';
+  limits->ring_needs |= PST_NEED_EXPORT_FD;
+  limits->send_needs |= PST_NEED_EXPORT_FD;
+  limits->address_max += (uint32_t)sizeof(struct share_hello);
+  if (device->reconnect_ns && !(limits->capabilities & PST_CAP_DYNAMIC))
+    return PST_REFUSE(device->host, -EOPNOTSUPP,
+                      "the router's transport opens no endpoints while it runs, so that nothing "
+                      "can come back after a restart; leave the option reconnect out");
+  return 0;
+}
+
+/* Connects to the router, and opens a device there. */
 int share_open(const struct pst_host *host, const struct pst_open_params *params,
                struct pst_device **device)
 {
   struct pst_device *made = calloc(1, sizeof(*made));
-  struct pst_share_request request = {.call = PST_SHARE_OPEN};
-  struct pst_share_reply reply;
 
   if (!made)
     return -ENOMEM;
@@ -34,29 +71,31 @@ int share_open(const struct pst_host *host, const struct pst_open_params *params
                          : UINT64_MAX;
   made->timeout_ns = host->option_uint(params->options, "timeout");
   made->wait_ns = host->option_uint(params->options, "wait");
+  made->reconnect_ns = host->option_uint(params->options, "reconnect");
+  made->open.call = PST_SHARE_OPEN;
   pst_text_write(made->socket, sizeof(made->socket),
                  host->option_string(params->options, "socket"));
   pthread_mutex_init(&made->lock, NULL);
-  pst_struct_read(&request.u.open.plan, sizeof(request.u.open.plan), params->plan);
+  pthread_mutex_init(&made->objects_lock, NULL);
+  made->last_link = 1;
+  atomic_store(&made->link, 1);
+  pst_struct_read(&made->open.u.open.plan, sizeof(made->open.u.open.plan), params->plan);
   if (params->local_address)
-    pst_text_write(request.u.open.local_address, sizeof(request.u.open.local_address),
+    pst_text_write(made->open.u.open.local_address, sizeof(made->open.u.open.local_address),
                    params->local_address);
-  int rc = share_read_token(made, params->options, request.u.open.token);
+  int rc = share_read_token(made, params->options, made->open.u.open.token);
   if (rc == 0)
     rc = share_connect(made);
   if (rc == 0)
-    rc = share_ask(made, &request, &reply);
-  if (rc == 0 && (!reply.u.limits.slot_alignment ||
-                  (reply.u.limits.slot_alignment & (reply.u.limits.slot_alignment - 1))))
-    rc = share_distrust(made);
+    rc = share_ask_open(made, false, &made->router_limits);
+  if (rc == 0)
+    rc = share_take_limits(made);
   if (rc < 0) {
     share_close(made);
     return rc;
   }
-  made->limits = reply.u.limits;
-  made->limits.endpoints_reason[sizeof(made->limits.endpoints_reason) - 1] = '\0';
-  made->limits.ring_needs |= PST_NEED_EXPORT_FD;
-  made->limits.send_needs |= PST_NEED_EXPORT_FD;
+  if (!made->reconnect_ns) /* nobody asks for it again */
+    memset(made->open.u.open.token, 0, sizeof(made->open.u.open.token));
   *device = made;
   return 0;
 }
@@ -72,6 +111,8 @@ void share_close(struct pst_device *device)
     device->names = name->next;
     free(name);
   }
+  share_kept_free(&device->kept);
+  pthread_mutex_destroy(&device->objects_lock);
   pthread_mutex_destroy(&device->lock);
   free(device);
 }
@@ -84,9 +125,8 @@ int share_limits(struct pst_device *device, struct pst_limits *limits)
 
 int share_start(struct pst_device *device)
 {
-  const struct pst_share_request request = {.call = PST_SHARE_START};
-
-  return share_ask(device, &request, NULL);
+  device->is_started = true;
+  return share_ask_start(device, false);
 }
 
 /* ---- Registered memory --------------------------------------------------------------------------
@@ -150,13 +190,43 @@ static int share_mr_hand_over_any(struct pst_device *device, const struct pst_mr
   return rc;
 }
 
+/* Registers mr->params with the router, and stores the number. */
+static int share_mr_ask(struct pst_device *device, struct pst_mr *mr, struct pst_path_info *path,
+                        bool restores)
+{
+  struct pst_mr_params params = mr->params;
+  struct pst_region region;
+  struct pst_share_request request = {.call = PST_SHARE_MR_REGISTER};
+  struct share_call call = {.device = device, .request = &request, .restores = restores};
+
+  params.path = path;
+  pst_struct_read(&region, sizeof(region), params.region);
+  request.u.mr = (struct pst_share_mr){.length = params.length,
+                                       .domain = params.domain,
+                                       .send_max = params.send_max,
+                                       .access = params.access};
+  const int rc = share_mr_hand_over_any(device, &params, &region, &call, &request);
+  if (rc == 0)
+    atomic_store_explicit(&mr->number, call.reply.object, memory_order_relaxed);
+  return rc;
+}
+
+int share_mr_restore(struct pst_device *device, struct pst_mr *mr)
+{
+  struct pst_path_info path = {.struct_size = sizeof(path)};
+
+  const int rc = share_mr_ask(device, mr, &path, true);
+  if (rc == -EOPNOTSUPP)
+    return PST_REFUSE(device->host, rc, "the router cannot have this program's memory any more: %s",
+                      path.reason);
+  return rc;
+}
+
 int share_mr_register(struct pst_device *device, const struct pst_mr_params *caller,
                       struct pst_mr **mr)
 {
   struct pst_mr_params params;
   struct pst_region region;
-  struct pst_share_request request = {.call = PST_SHARE_MR_REGISTER};
-  struct share_call call = {.device = device, .request = &request};
 
   pst_struct_read(&params, sizeof(params), caller);
   pst_struct_read(&region, sizeof(region), params.region);
@@ -165,40 +235,52 @@ int share_mr_register(struct pst_device *device, const struct pst_mr_params *cal
   struct pst_mr *made = rc == 0 ? calloc(1, sizeof(*made)) : NULL;
   if (!made)
     return rc < 0 ? rc : -ENOMEM;
-  request.u.mr = (struct pst_share_mr){.length = params.length,
-                                       .domain = params.domain,
-                                       .send_max = params.send_max,
-                                       .access = params.access};
-  rc = share_mr_hand_over_any(device, &params, &region, &call, &request);
+  made->params = params;
+  made->params.path = NULL;
+  made->access = params.access;
+  made->length = params.length;
+  pthread_mutex_lock(&device->objects_lock);
+  rc = share_mr_ask(device, made, params.path, false);
+  if (rc == 0) {
+    made->next = device->mrs;
+    device->mrs = made;
+  }
+  pthread_mutex_unlock(&device->objects_lock);
   if (rc < 0) {
     free(made);
     return rc;
   }
-  made->number = call.reply.object;
-  made->access = params.access;
-  made->length = params.length;
   *mr = made;
   return 0;
 }
 
 void share_mr_deregister(struct pst_device *device, struct pst_mr *mr)
 {
-  const struct pst_share_request request = {.call = PST_SHARE_MR_DEREGISTER, .object = mr->number};
+  struct pst_mr **at = &device->mrs;
 
-  share_ask(device, &request, NULL);
+  pthread_mutex_lock(&device->objects_lock);
+  while (*at != mr)
+    at = &(*at)->next;
+  *at = mr->next;
+  const struct pst_share_request request = {.call = PST_SHARE_MR_DEREGISTER, .object = mr->number};
+  share_ask(&(struct share_call){.device = device, .request = &request});
+  pthread_mutex_unlock(&device->objects_lock);
   share_close_fds(mr->fds, mr->fd_count);
   free(mr);
 }
 
 int share_mr_pack(struct pst_device *device, struct pst_mr *mr, struct pst_blob *blob)
 {
-  const struct pst_share_request request = {.call = PST_SHARE_MR_PACK, .object = mr->number};
+  struct pst_share_request request = {.call = PST_SHARE_MR_PACK};
   struct share_call call = {.device = device,
                             .request = &request,
                             .reply_bytes = blob->bytes,
                             .reply_room = blob->capacity};
 
+  pthread_mutex_lock(&device->objects_lock);
+  request.object = mr->number;
   int rc = share_call(&call);
+  pthread_mutex_unlock(&device->objects_lock);
   if (rc < 0)
     return rc;
   blob->length = call.reply.length;
@@ -208,114 +290,3 @@ int share_mr_pack(struct pst_device *device, struct pst_mr *mr, struct pst_blob 
     mr->fds[i] = blob->fds[i] = call.reply_fds[i];
   return 0;
 }
-
-/* ---- Counters
- * --------------------------------------------------------------------------------------- */
-
-/* Keeps a copy of a name; NULL: it is "", or memory ran out. Call with the lock. */
-static const char *share_name_of(struct pst_device *device, const char *text)
-{
-  struct share_name *name;
-
-  if (!*text)
-    return NULL;
-  for (name = device->names; name; name = name->next)
-    if (strcmp(name->text, text) == 0)
-      return name->text;
-  name = malloc(sizeof(*name) + strlen(text) + 1);
-  if (!name)
-    return NULL;
-  memcpy(name->text, text, strlen(text) + 1);
-  name->next = device->names;
-  device->names = name;
-  return name->text;
-}
-
-int share_counters(struct pst_device *device, struct pst_worker *worker,
-                   struct pst_endpoint *endpoint, struct pst_counter *counters, uint32_t max)
-{
-  struct pst_counter_value values[PST_SHARE_COUNTERS_MAX];
-  const struct pst_share_request request = {.call = PST_SHARE_COUNTERS,
-                                            .worker = endpoint ? endpoint->worker->number
-                                                      : worker ? worker->number
-                                                               : 0,
-                                            .object = endpoint ? endpoint->number : 0,
-                                            .flag = endpoint ? PST_SHARE_OF_ENDPOINT
-                                                    : worker ? PST_SHARE_OF_WORKER
-                                                             : PST_SHARE_OF_DEVICE};
-  struct share_call call = {
-      .device = device, .request = &request, .reply_bytes = values, .reply_room = sizeof(values)};
-
-  int rc = share_call(&call);
-  share_close_fds(call.reply_fds, call.reply_fd_count);
-  const uint32_t count = rc > 0 ? call.reply.length / (uint32_t)sizeof(values[0]) : 0;
-  pthread_mutex_lock(&device->lock);
-  for (uint32_t i = 0; i < count && i < max; i++) {
-    values[i].name[sizeof(values[i].name) - 1] = '\0';
-    values[i].cause[sizeof(values[i].cause) - 1] = '\0';
-    const char *name = share_name_of(device, values[i].name);
-    counters[i] = (struct pst_counter){.name = name ? name : "",
-                                       .cause = share_name_of(device, values[i].cause),
-                                       .value = values[i].value,
-                                       .flags = values[i].flags};
-  }
-  pthread_mutex_unlock(&device->lock);
-  return (int)count;
-}
-
-/* ---- The entry ------------------------------------------------------------------------- */
-
-static int share_probe(const struct pst_host *host, struct pst_probe *probe)
-{
-  const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-  const int rc = fd < 0 ? -errno : 0;
-
-  (void)host;
-  if (rc < 0) {
-    pst_text_write(probe->reason, sizeof(probe->reason), "no Unix socket can be opened");
-    pst_text_write(probe->remedy, sizeof(probe->remedy),
-                   "allow socket(AF_UNIX, SOCK_SEQPACKET) in the sandbox");
-    return rc;
-  }
-  close(fd);
-  return 0;
-}
-
-/* Capabilities that a client can have; the router's transport decides which of these it has. */
-#define SHARE_CAPABILITIES                                                                         \
-  (PST_CAP_SEND | PST_CAP_WRITE | PST_CAP_READ | PST_CAP_ATOMIC | PST_CAP_RELIABLE |               \
-   PST_CAP_ORDERED | PST_CAP_SEQUENCE | PST_CAP_META | PST_CAP_TIME | PST_CAP_SHARED_RING |        \
-   PST_CAP_WAKEUP | PST_CAP_DYNAMIC | PST_CAP_DEVICE_RMA | PST_CAP_DESCRIPTORS |                   \
-   PST_CAP_DEPARTURE | PST_CAP_TWO_SIDED | PST_CAP_QUEUES)
-
-static const struct pst_transport_ops ops = {
-    .struct_size = sizeof(struct pst_transport_ops),
-    .capabilities = SHARE_CAPABILITIES,
-    .open = share_open,
-    .close = share_close,
-    .limits = share_limits,
-    .mr_register = share_mr_register,
-    .mr_deregister = share_mr_deregister,
-    .mr_pack = share_mr_pack,
-    .remote_open = share_remote_open,
-    .remote_close = share_remote_close,
-    .worker_open = share_worker_open,
-    .worker_close = share_worker_close,
-    .arm = share_arm,
-    .event_fd = share_event_fd,
-    .ring_open = share_ring_open,
-    .ring_close = share_ring_close,
-    .endpoint_open = share_endpoint_open,
-    .endpoint_address = share_endpoint_address,
-    .endpoint_connect = share_endpoint_connect,
-    .endpoint_path = share_endpoint_path,
-    .post = share_post,
-    .poll = share_poll,
-    .release = share_release,
-    .counters = share_counters,
-    .describe = share_describe,
-    .start = share_start,
-    .endpoint_close = share_endpoint_close,
-};
-
-PST_PLUGIN(share_probe, &ops);

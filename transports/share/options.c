@@ -39,6 +39,16 @@ static const struct pst_option options[] = {
         .scope = PST_SCOPE_DEVICE,
     },
     {
+        .name = "reconnect",
+        .help =
+            "How long a running stream waits for the router, if that ends, to be started again, "
+            "and then for its peer. What is under way when a router ends is lost and counted as "
+            "router_restarted. Both ends need this option. 0: the stream ends.",
+        .default_value = "0",
+        .type = PST_OPTION_DURATION,
+        .scope = PST_SCOPE_DEVICE,
+    },
+    {
         .name = "timeout",
         .help = "How long to wait for an answer of the router before it counts as ended.",
         .default_value = "30 s",

@@ -1,25 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The hot path: writes requests to the submission ring, and reads completions from the completion
- * ring. If the router is gone, it makes the completions itself. */
+ * ring. */
 #include <unistd.h>
 
-#include "client.h"
+#include "worker.h"
 
 #define LOOK_NS 10000000u /* how often an idle poll checks that the router is alive */
-
-uint32_t share_submit_room(struct pst_worker *worker)
-{
-  if (worker->submit_tail - worker->submit_head > PST_SHARE_ENTRIES / 2)
-    worker->submit_head = pst_share_load(&worker->page->submit_head);
-  return PST_SHARE_ENTRIES - (worker->submit_tail - worker->submit_head);
-}
-
-void share_submit_publish(struct pst_worker *worker)
-{
-  pst_share_store(&worker->page->submit_tail, worker->submit_tail);
-  if (pst_share_must_wake(&worker->page->router_sleeps))
-    pst_share_wake(worker->router_event);
-}
 
 /* ---- Checks -------------------------------------------------------------------------------------
  */
@@ -116,9 +102,10 @@ static void share_post_write_pieces(struct pst_worker *worker, const struct pst_
     memset(pair, 0, sizeof(pair));
     for (uint32_t k = 0; k < 2 && i + k < request->piece_count; k++) {
       const struct pst_piece *piece = &request->local.pieces[i + k];
-      pair[k] = (struct pst_share_one_piece){.offset = piece->offset,
-                                             .length = piece->length,
-                                             .mr = piece->mr ? piece->mr->number : 0};
+      pair[k] = (struct pst_share_one_piece){
+          .offset = piece->offset,
+          .length = piece->length,
+          .mr = piece->mr ? atomic_load_explicit(&piece->mr->number, memory_order_relaxed) : 0};
     }
     memcpy(share_post_next(worker), pair, sizeof(pair));
   }
@@ -139,7 +126,7 @@ static void share_post_write(struct pst_endpoint *endpoint, const struct pst_req
   entry->u.request.endpoint = endpoint->number;
   entry->u.request.mr =
       request->opcode != PST_OP_FLUSH && !request->piece_count && request->local.mr
-          ? request->local.mr->number
+          ? atomic_load_explicit(&request->local.mr->number, memory_order_relaxed)
           : 0;
   entry->u.request.offset = request->offset;
   entry->u.request.arg = request->arg.length;
@@ -147,6 +134,9 @@ static void share_post_write(struct pst_endpoint *endpoint, const struct pst_req
     entry->u.request.u.send.sequence = request->u.send.sequence;
     entry->u.request.u.send.meta = request->u.send.meta;
     entry->u.request.u.send.departure_ns = request->u.send.departure_ns;
+    endpoint->sent++;
+    endpoint->sent_bytes += request->arg.length;
+    endpoint->next_sequence = request->u.send.sequence + 1;
   } else {
     const struct pst_remote *remote = request->u.atomic.remote; /* first, as in u.rma */
     entry->u.request.u.rma.remote = remote ? remote->number : 0;
@@ -158,6 +148,7 @@ static void share_post_write(struct pst_endpoint *endpoint, const struct pst_req
   endpoint->outstanding++;
 }
 
+/* Writes requests to the submission ring, as far as the endpoint and the ring have room. */
 int share_post(struct pst_endpoint *endpoint, const struct pst_request *requests, uint32_t n,
                uint32_t *wait)
 {
@@ -165,11 +156,12 @@ int share_post(struct pst_endpoint *endpoint, const struct pst_request *requests
   uint32_t taken = 0, why = PST_WAIT_NONE;
   int rc = 0;
 
-  if (endpoint->is_closing || !endpoint->is_connected)
+  if (endpoint->is_closing || !endpoint->was_connected)
     return -ENOTCONN;
-  if (endpoint->is_disconnected ||
-      atomic_load_explicit(&worker->device->is_gone, memory_order_relaxed))
+  if (endpoint->is_disconnected || (!endpoint->returns && !share_is_up(worker)))
     return -ECONNRESET;
+  if (!endpoint->is_connected || !share_is_up(worker))
+    return pst_post_result(0, n, 0, PST_WAIT_QUEUE, wait); /* until it is connected again */
   for (; taken < n; taken++) {
     rc = share_post_check(endpoint, &requests[taken]);
     if (rc < 0)
@@ -203,27 +195,25 @@ static struct pst_endpoint *share_poll_endpoint(const struct pst_worker *worker,
 static void share_poll_closed(struct pst_endpoint *endpoint)
 {
   endpoint->worker->endpoints[(endpoint->number - 1) & PST_PLACE_MASK] = NULL;
-  share_endpoint_free(endpoint);
+  endpoint->number = 0;
+  if (endpoint->is_closing && !endpoint->outstanding)
+    share_endpoint_free(endpoint);
 }
 
-/* Removes `count` requests that are done, and returns the cookie of the last. False: there are
- * fewer. */
-static bool share_poll_done(struct pst_endpoint *endpoint, struct pst_completion *done)
+/* The message's number follows those of the connections before, which the router does not know. */
+static void share_poll_number(struct pst_endpoint *endpoint, struct pst_completion *message)
 {
-  if (done->code >= SHARE_OPCODES)
-    return false;
-  struct share_cookies *cookies = &endpoint->cookies[done->code];
-  if (done->u.done.count == 0 || done->u.done.count > cookies->tail - cookies->head)
-    return false;
-  cookies->head += (uint32_t)done->u.done.count;
-  endpoint->outstanding -= (uint32_t)done->u.done.count;
-  done->u.done.cookie = cookies->at[(cookies->head - 1) & endpoint->mask];
-  return true;
+  const uint32_t bits = endpoint->worker->device->limits.sequence_bits;
+  uint64_t *highest = &endpoint->highest_sequence;
+
+  if (bits < 64 && endpoint->opened > 1)
+    message->u.message.sequence = pst_sequence_nearest(*highest, message->u.message.sequence, bits);
+  if (message->u.message.sequence > *highest)
+    *highest = message->u.message.sequence;
 }
 
 /* False: the token is of no free slot of the endpoint's ring, or the payload lies elsewhere. */
-static bool share_poll_message(const struct pst_endpoint *endpoint,
-                               const struct pst_completion *message)
+static bool share_poll_message(struct pst_endpoint *endpoint, struct pst_completion *message)
 {
   const uint64_t token = message->u.message.token;
   const uint32_t slot = pst_token_slot(token);
@@ -236,46 +226,109 @@ static bool share_poll_message(const struct pst_endpoint *endpoint,
                        message->u.message.length))
     return false;
   ring->out[slot] = 1;
+  endpoint->received++;
+  endpoint->received_bytes += message->u.message.length;
+  if (message->flags & PST_HAS_SEQUENCE)
+    share_poll_number(endpoint, message);
   return true;
 }
 
-/* False: no endpoint has such an event, or not now. */
-static bool share_poll_event(struct pst_endpoint *endpoint, const struct pst_completion *event)
+/* Whether the host learns of a completion. */
+enum share_poll_word { SHARE_WRONG, SHARE_KEEP, SHARE_TELL };
+
+static enum share_poll_word share_poll_connected(struct pst_endpoint *endpoint)
+{
+  const struct pst_host *host = endpoint->worker->device->host;
+
+  if (!endpoint->is_connected)
+    endpoint->kept_flushes = share_outstanding(endpoint, PST_OP_FLUSH);
+  endpoint->worker->is_unsettled |= endpoint->kept_flushes > 0;
+  if (endpoint->away_ns)
+    host->log(host, PST_LOG_INFO, "%s: the connection is back", endpoint->asked.label);
+  endpoint->is_connecting = false;
+  endpoint->is_connected = endpoint->was_connected = true;
+  endpoint->away_ns = 0;
+  return SHARE_TELL;
+}
+
+/* An endpoint that returns is connected again, unless its peer has left in good order. */
+static enum share_poll_word share_poll_disconnected(struct pst_endpoint *endpoint, int status)
+{
+  endpoint->is_connecting = false;
+  if (endpoint->is_renewing)
+    return SHARE_KEEP;
+  if (endpoint->returns && endpoint->was_connected && !endpoint->is_closing && status < 0) {
+    share_renew(endpoint, endpoint->epoch + 1);
+    return SHARE_KEEP;
+  }
+  endpoint->is_disconnected = true;
+  return SHARE_TELL;
+}
+
+static enum share_poll_word share_poll_last(struct pst_endpoint *endpoint)
+{
+  const bool is_closing = endpoint->is_closing;
+  const uint32_t kept = endpoint->returns ? share_outstanding(endpoint, PST_OP_FLUSH) : 0;
+
+  if ((!is_closing && !endpoint->is_renewing) || endpoint->outstanding != kept)
+    return SHARE_WRONG;
+  endpoint->is_renewing = false;
+  endpoint->worker->is_unsettled = true;
+  share_poll_closed(endpoint);
+  return is_closing && !kept ? SHARE_TELL : SHARE_KEEP;
+}
+
+static enum share_poll_word share_poll_event(struct pst_endpoint *endpoint,
+                                             const struct pst_completion *event)
 {
   switch (event->code) {
   case PST_EVENT_CONNECTED:
-    endpoint->is_connecting = false;
-    endpoint->is_connected = true;
-    return true;
+    return endpoint->is_renewing ? SHARE_KEEP : share_poll_connected(endpoint);
   case PST_EVENT_DISCONNECTED:
-    endpoint->is_connecting = false;
-    endpoint->is_disconnected = true;
-    return true;
+    return share_poll_disconnected(endpoint, event->status);
   case PST_EVENT_READDRESS:
-    return true;
+    return endpoint->is_renewing ? SHARE_KEEP : SHARE_TELL;
   case PST_EVENT_CLOSED:
-    if (!endpoint->is_closing || endpoint->outstanding)
-      return false;
-    share_poll_closed(endpoint);
-    return true;
+    return share_poll_last(endpoint);
   default:
-    return false;
+    return SHARE_WRONG;
   }
 }
 
-/* False: against the protocol. */
-static bool share_poll_of_endpoint(struct pst_endpoint *endpoint, struct pst_completion *completion)
+/* Requests that a lost connection has ended are no failures of an endpoint that returns: messages
+ * are counted by what arrives. A FLUSH waits for the next connection. */
+static enum share_poll_word share_poll_ended(struct pst_endpoint *endpoint,
+                                             struct pst_completion *done)
+{
+  const bool is_lost =
+      done->status == -ECONNRESET || done->status == -ETIMEDOUT || done->status == -ECANCELED;
+
+  if (!endpoint->returns || !is_lost || endpoint->is_closing)
+    return share_endpoint_done(endpoint, done) ? SHARE_TELL : SHARE_WRONG;
+  if (!endpoint->is_renewing)
+    share_renew(endpoint, endpoint->epoch + 1);
+  done->status = 0;
+  if (done->code == PST_OP_FLUSH)
+    return done->u.done.count == 1 && share_outstanding(endpoint, PST_OP_FLUSH) ? SHARE_KEEP
+                                                                                : SHARE_WRONG;
+  return share_endpoint_done(endpoint, done) ? SHARE_TELL : SHARE_WRONG;
+}
+
+static enum share_poll_word share_poll_of_endpoint(struct pst_endpoint *endpoint,
+                                                   struct pst_completion *completion)
 {
   completion->endpoint = endpoint->cookie;
   switch (completion->kind) {
   case PST_COMPLETION_EVENT:
     return share_poll_event(endpoint, completion);
   case PST_COMPLETION_DONE:
-    return share_poll_done(endpoint, completion);
+    if (completion->status < 0)
+      return share_poll_ended(endpoint, completion);
+    return share_endpoint_done(endpoint, completion) ? SHARE_TELL : SHARE_WRONG;
   case PST_COMPLETION_MESSAGE:
-    return share_poll_message(endpoint, completion);
+    return share_poll_message(endpoint, completion) ? SHARE_TELL : SHARE_WRONG;
   default:
-    return false;
+    return SHARE_WRONG;
   }
 }
 
@@ -290,87 +343,38 @@ static bool share_poll_one(struct pst_worker *worker, struct pst_completion *com
   endpoint = share_poll_endpoint(worker, completion->endpoint);
   if (!endpoint)
     return false;
-  const bool holds = share_poll_of_endpoint(endpoint, completion);
-  if (!holds)
+  const enum share_poll_word word = share_poll_of_endpoint(endpoint, completion);
+  if (word == SHARE_WRONG)
     share_distrust(worker->device);
-  return holds;
-}
-
-/* ---- Without the router -------------------------------------------------------------------------
- */
-
-/* Ends requests of an endpoint, those of one opcode at a time. */
-static uint32_t share_poll_lost_dones(struct pst_endpoint *endpoint, struct pst_completion *out,
-                                      uint32_t max)
-{
-  uint32_t n = 0;
-
-  for (uint32_t opcode = PST_OP_SEND; opcode < SHARE_OPCODES && n < max; opcode++) {
-    struct share_cookies *cookies = &endpoint->cookies[opcode];
-    const bool runs = opcode == PST_OP_SEND || opcode == PST_OP_WRITE;
-    while (cookies->head != cookies->tail && n < max) {
-      out[n] = (struct pst_completion){.kind = PST_COMPLETION_DONE,
-                                       .code = (uint8_t)opcode,
-                                       .status = -ECONNRESET,
-                                       .endpoint = endpoint->number};
-      out[n].u.done.count = runs ? cookies->tail - cookies->head : 1;
-      share_poll_done(endpoint, &out[n]);
-      out[n++].endpoint = endpoint->cookie;
-    }
-  }
-  return n;
-}
-
-static uint32_t share_poll_lost_one(struct pst_endpoint *endpoint, struct pst_completion *out,
-                                    uint32_t max)
-{
-  uint32_t n = share_poll_lost_dones(endpoint, out, max);
-
-  if (n < max && !endpoint->is_disconnected) {
-    endpoint->is_disconnected = true;
-    pst_event_write(&out[n++], endpoint->cookie, PST_EVENT_DISCONNECTED, -ECONNRESET);
-  }
-  if (n < max && endpoint->is_closing && endpoint->outstanding == 0) {
-    pst_event_write(&out[n++], endpoint->cookie, PST_EVENT_CLOSED, 0);
-    share_poll_closed(endpoint);
-  }
-  return n;
-}
-
-static uint32_t share_poll_lost(struct pst_worker *worker, struct pst_completion *out, uint32_t max)
-{
-  uint32_t n = 0;
-
-  if (!worker->has_told && max > 0) {
-    worker->has_told = true;
-    pst_event_write(&out[n++], 0, PST_EVENT_DEVICE, -ENODEV);
-  }
-  for (uint32_t i = 0; i < worker->endpoint_room && n < max; i++)
-    if (worker->endpoints[i])
-      n += share_poll_lost_one(worker->endpoints[i], out + n, max - n);
-  return n;
+  return word == SHARE_TELL;
 }
 
 /* Checks after an empty poll that the router is alive. */
 static uint32_t share_poll_look(struct pst_worker *worker, struct pst_completion *out, uint32_t max)
 {
   struct pst_device *device = worker->device;
-  const uint64_t now = device->host->clock_ns(device->host);
 
-  if (!atomic_load_explicit(&device->is_gone, memory_order_relaxed)) {
+  if (share_is_up(worker)) {
+    const uint64_t now = device->host->clock_ns(device->host);
     if (now - worker->looked_ns < LOOK_NS && !worker->is_armed)
       return 0;
     worker->looked_ns = now;
     if (share_connection_is_up(device))
       return 0;
-    /* Completions that the router has left come first. */
-    if (pst_share_load(&worker->page->complete_tail) != worker->complete_head)
-      return 0;
   }
-  return share_poll_lost(worker, out, max);
+  /* Completions that the router has left come first. */
+  if (!atomic_load_explicit(&device->is_wrong, memory_order_relaxed) &&
+      pst_share_load(&worker->page->complete_tail) != worker->complete_head)
+    return 0;
+  share_worker_away(worker);
+  if (atomic_load(&device->state) != SHARE_ENDED || worker->has_told || max == 0)
+    return 0;
+  worker->has_told = true;
+  pst_event_write(out, 0, PST_EVENT_DEVICE, -ENODEV);
+  return 1;
 }
 
-/* Takes what the router has completed; after the router is lost, makes completions in its place. */
+/* Takes what the router has completed, and what this side completes in its place. */
 int share_poll(struct pst_worker *worker, struct pst_completion *completions, uint32_t max)
 {
   const uint32_t tail = pst_share_load(&worker->page->complete_tail);
@@ -390,6 +394,8 @@ int share_poll(struct pst_worker *worker, struct pst_completion *completions, ui
     pst_share_store(&worker->page->complete_head, head);
   } else
     n = share_poll_look(worker, completions, max);
+  if (worker->is_unsettled && n < max)
+    n += share_renew_settle(worker, completions + n, max - n);
   if (worker->is_armed) {
     uint64_t count;
     worker->is_armed = false;
