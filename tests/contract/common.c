@@ -16,12 +16,22 @@
 
 uint64_t contract_deadline_ns = UINT64_C(20000000000);
 
-/* The factor of PENSTOCK_PATIENCE: 1 on a machine that is not emulated. */
+/* A number from 1 to 100 in the environment: 1 where there is none. */
+static unsigned int number_in(const char *name)
+{
+  const char *text = getenv(name);
+  const unsigned long number = text ? strtoul(text, NULL, 10) : 0;
+  return number >= 1 && number <= 100 ? (unsigned int)number : 1;
+}
+
 static unsigned int patience(void)
 {
-  const char *text = getenv("PENSTOCK_PATIENCE");
-  const unsigned long times = text ? strtoul(text, NULL, 10) : 0;
-  return times >= 1 && times <= 100 ? (unsigned int)times : 1;
+  return number_in("PENSTOCK_PATIENCE");
+}
+
+uint32_t contract_rounds(uint32_t rounds)
+{
+  return rounds / number_in("PENSTOCK_FEWER");
 }
 
 __attribute__((constructor)) static void set_deadline(void)

@@ -19,6 +19,9 @@ extern uint64_t contract_deadline_ns;
  * PENSTOCK_PATIENCE is set: so many times, for a machine that is emulated. */
 unsigned int contract_watch_s(void);
 
+/* How many rounds a case has of so many: divided by PENSTOCK_FEWER where that is set. */
+uint32_t contract_rounds(uint32_t rounds);
+
 uint64_t contract_now_ns(void);
 /* The same numbers in each run. */
 uint64_t contract_random(void);
@@ -27,7 +30,7 @@ uint64_t contract_random(void);
  * sanitizers. */
 unsigned int contract_descriptors(void);
 uint64_t contract_heap_bytes(void);
-/* Else the case has failed. */
+/* Else the case has failed. Bytes are not judged where rounds are fewer: they have not settled. */
 void contract_descriptors_are(unsigned int count);
 void contract_heap_is_at_most(uint64_t bytes);
 /* Fails the case unless an output of a call that refused is unchanged. */

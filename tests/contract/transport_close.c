@@ -317,7 +317,8 @@ static void nothing_is_left_after_close(void **state)
   enum { WARM = 60, ROUNDS = 100 }; /* what the allocator keeps by size settles */
   unsigned int descriptors = 0;
   uint64_t heap = 0;
-  for (int i = 0; i < WARM + ROUNDS; i++) {
+  const int warm = (int)contract_rounds(WARM), rounds = warm + (int)contract_rounds(ROUNDS);
+  for (int i = 0; i < rounds; i++) {
     struct contract_pair *pair =
         i % 5 ? contract_pair(state, NULL) : contract_pair_open(*state, NULL);
     if (i % 5) {
@@ -328,7 +329,7 @@ static void nothing_is_left_after_close(void **state)
         contract_release(&pair->receiver, &held);
     }
     contract_pair_close(pair);
-    if (i == WARM - 1) {
+    if (i == warm - 1) {
       descriptors = contract_descriptors();
       heap = contract_heap_bytes();
     }

@@ -182,7 +182,7 @@ static void receivers_that_are_killed(void **state)
   const struct contract_variant *variant = *state;
   if (!variant->apart)
     skip();
-  for (int i = 0; i < DEATHS; i++)
+  for (uint32_t i = 0; i < contract_rounds(DEATHS); i++)
     one_death(variant, true);
 }
 
@@ -191,7 +191,7 @@ static void senders_that_are_killed(void **state)
   const struct contract_variant *variant = *state;
   if (!variant->apart)
     skip();
-  for (int i = 0; i < DEATHS; i++)
+  for (uint32_t i = 0; i < contract_rounds(DEATHS); i++)
     one_death(variant, false);
 }
 

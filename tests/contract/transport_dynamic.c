@@ -4,7 +4,7 @@
 
 #define ROUNDS 2000
 #define ROUNDS_NS                                                                                  \
-  UINT64_C(4000000000) /* a slow transport has as many as fit, but never fewer than */
+  UINT32_C(4000000000) /* a slow transport has as many as fit, but never fewer than */
 #define ROUNDS_LEAST 512
 #define WARM 200
 /* Slack of the allocator: less than a table that has grown by a pointer each round. */
@@ -176,10 +176,11 @@ static void peers_leave_nothing_behind(void **state)
   struct contract_pair *pair = contract_pair(state, &staying);
   unsigned int descriptors = 0;
   uint64_t heap = 0;
-  const uint64_t until = contract_now_ns() + ROUNDS_NS;
+  const uint64_t warm = contract_rounds(WARM), most = warm + contract_rounds(ROUNDS);
+  const uint64_t least = warm + contract_rounds(ROUNDS_LEAST);
+  const uint64_t until = contract_now_ns() + contract_rounds(ROUNDS_NS);
   uint64_t round = 0;
-  for (; round < WARM + ROUNDS && (round < WARM + ROUNDS_LEAST || contract_now_ns() < until);
-       round++) {
+  for (; round < most && (round < least || contract_now_ns() < until); round++) {
     struct peer peer;
     contract_watch(NULL); /* the deadline applies to each peer, not to all */
     peer_open(pair, &peer);
@@ -194,13 +195,13 @@ static void peers_leave_nothing_behind(void **state)
     peer_close(&peer, held || round % 3);
     forget_events(&pair->sender);
     forget_events(&pair->receiver);
-    if (round == WARM - 1) {
+    if (round == warm - 1) {
       descriptors = contract_descriptors();
       heap = contract_heap_bytes();
     }
   }
   contract_descriptors_are(descriptors);
-  contract_heap_is_at_most(heap + NOISE_BYTES(round - WARM));
+  contract_heap_is_at_most(heap + NOISE_BYTES(round - warm));
   contract_pair_close(pair);
   contract_complaints();
 }

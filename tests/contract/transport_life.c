@@ -302,7 +302,7 @@ static void flipped_bits_in_an_address_harm_nobody(void **state)
   struct contract_params params = one;
   if (variant->capabilities & PST_CAP_SHARED_RING)
     params.endpoints = CONTRACT_ENDPOINTS;
-  for (uint32_t tried = 0; tried < 200; tried += params.endpoints) {
+  for (uint32_t tried = 0; tried < contract_rounds(200); tried += params.endpoints) {
     struct contract_pair *pair = contract_pair_open(variant, &params);
     for (uint32_t i = 0; i < params.endpoints; i++) {
       struct pst_blob blob;

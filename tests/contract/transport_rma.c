@@ -429,7 +429,7 @@ static void a_registration_is_opened_many_times(void **state)
 static void deregistration_waits_for_writes_under_way(void **state)
 {
   contract_rule("After the return no device and no peer touches the range.");
-  for (int round = 0; round < 20; round++) {
+  for (uint32_t round = 0; round < contract_rounds(20); round++) {
     struct writer writer = {.rma = open_rma(state)};
     struct contract_side *far = &writer.rma.pair->receiver;
     struct contract_region region;

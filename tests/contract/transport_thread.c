@@ -114,7 +114,7 @@ static void receiver_leaves_under_a_busy_sender(void **state)
 {
   contract_rule(
       "The peer has left, or its address no longer answers; `status` says why. DONEs may follow.");
-  for (int round = 0; round < 30; round++) {
+  for (uint32_t round = 0; round < contract_rounds(30); round++) {
     struct contract_pair *pair = contract_pair(state, &busy);
     struct end sender = {.pair = pair, .count = UINT64_MAX};
     struct end receiver = {.pair = pair, .count = contract_random() % 500};
@@ -150,7 +150,7 @@ static void receiver_leaves_under_a_busy_sender(void **state)
 static void sender_leaves_under_a_busy_receiver(void **state)
 {
   contract_rule("DISCONNECTED follows every MESSAGE that arrived whole");
-  for (int round = 0; round < 30; round++) {
+  for (uint32_t round = 0; round < contract_rounds(30); round++) {
     struct contract_pair *pair = contract_pair(state, &busy);
     struct end sender = {.pair = pair, .count = contract_random() % 500};
     struct end receiver = {.pair = pair, .count = UINT64_MAX};

@@ -406,7 +406,7 @@ static void two_sleeping_threads_lose_no_wake_up(void **state)
 {
   contract_rule(
       "event_fd becomes readable when poll() has a completion to give, or, after a post() that took fewer than it was given, when post() would take more.");
-  struct hammer hammer = {.pair = open_sleepy(state), .count = 30000};
+  struct hammer hammer = {.pair = open_sleepy(state), .count = contract_rounds(30000)};
   pthread_t sender, receiver;
   assert_int_equal(pthread_create(&sender, NULL, hammer_sender, &hammer), 0);
   assert_int_equal(pthread_create(&receiver, NULL, hammer_receiver, &hammer), 0);

@@ -12,7 +12,7 @@ import result_schema
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "subprojects" / "simverbs" / "tests"))
 import children  # noqa: E402
-from children import HANGS, PATIENCE, SANITIZED, alone, free_port, main, wait_until  # noqa: E402, F401
+from children import FEWER, HANGS, PATIENCE, SANITIZED, alone, free_port, main, wait_until  # noqa: E402, F401
 
 BUILD = pathlib.Path(os.environ.get("PENSTOCK_BUILD", ROOT / "build")).resolve()
 PROGRAM = BUILD / "penstock"

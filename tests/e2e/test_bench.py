@@ -11,13 +11,13 @@ import threading
 import time
 
 import result_schema
-from harness import Case, PATIENCE, PROGRAM, SANITIZED, free_port, alone, main, wait_until
+from harness import FEWER, Case, PATIENCE, PROGRAM, SANITIZED, free_port, alone, main, wait_until
 from netns import FAR, IPV4, NEAR, ORDINARY, Namespaces, reaches
 
 OPS = ("send", "write", "read")
 ONE_SIDED = ("write", "read")
 PAIR = ("--transport", "loopback", "--memory", "host")
-BRIEF = ("--duration", "200ms" if SANITIZED else "100ms")
+BRIEF = ("--duration", "200ms" if SANITIZED else f"{100 // min(FEWER, 2)}ms")
 
 
 def children_of(pid):

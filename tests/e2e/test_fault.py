@@ -7,9 +7,9 @@ import os
 import re
 import unittest
 
-from harness import SANITIZED, Case, FAKES, main, yaml_stream
+from harness import FAKES, FEWER, SANITIZED, Case, main, yaml_stream
 
-MESSAGES = int(os.environ.get("PENSTOCK_FAULT_MESSAGES", 50_000 if SANITIZED else 500_000))
+MESSAGES = int(os.environ.get("PENSTOCK_FAULT_MESSAGES", 50_000 if SANITIZED else 500_000 // FEWER))
 KINDS = ("drop", "duplicate", "reorder", "corrupt", "delay")
 # Messages of a run over a reliable, ordered transport that was neither.
 WHY = {

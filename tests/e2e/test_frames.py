@@ -4,9 +4,9 @@
 import os
 import unittest
 
-from harness import SANITIZED, Case, FAKES, main, yaml_stream
+from harness import FAKES, FEWER, SANITIZED, Case, main, yaml_stream
 
-MESSAGES = 20_000 if SANITIZED else 200_000
+MESSAGES = 20_000 if SANITIZED else 200_000 // FEWER
 FAULTS = "drop_ppm: 2000, duplicate_ppm: 2000, reorder_ppm: 2000"
 MEMORIES = ("host", "{plugin: late, options: {delay: 20 us}}")
 

@@ -13,13 +13,13 @@ import subprocess
 import unittest
 
 import result_schema
-from harness import BUILD, SANITIZED, main, random_file, wait_until
+from harness import BUILD, FEWER, SANITIZED, main, random_file, wait_until
 from memory_limit import Cgroup, is_in_memory
 from serving import MIB, PART, ServeCase, parts, sha256, tree
 
-KILLS = int(os.environ.get("PENSTOCK_SERVE_KILLS", 3 if SANITIZED else 5))
+KILLS = int(os.environ.get("PENSTOCK_SERVE_KILLS", 3 if SANITIZED or FEWER > 1 else 5))
 KILLED_MIB = int(os.environ.get("PENSTOCK_SERVE_KILLED_MIB", 32))
-LARGE_MIB = int(os.environ.get("PENSTOCK_SERVE_LARGE_MIB", 128))
+LARGE_MIB = int(os.environ.get("PENSTOCK_SERVE_LARGE_MIB", 128 // FEWER))
 
 
 def sparse_file(path):

@@ -8,7 +8,7 @@ import signal
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tests"))
-from children import BUILD, Case, ROOT, main, wait_until  # noqa: E402
+from children import BUILD, FEWER, Case, ROOT, main, wait_until  # noqa: E402
 
 LAUNCHER = BUILD / "penstock-simverbs"
 EXAMPLE = ROOT / "examples/two-hosts.yaml"
@@ -124,7 +124,7 @@ class Fabrics(Launcher):
         """They look for it, and then make it: one in a hundred rounds has met another there."""
         launched = f"{LAUNCHER} --fabric {self.name} true & pids=\"$pids $!\"; "
         awaited = "for pid in $pids; do wait $pid || exit 1; done; "
-        rounds = f"for round in $(seq 300); do pids=; {8 * launched} {awaited} done"
+        rounds = f"for round in $(seq {300 // FEWER}); do pids=; {8 * launched} {awaited} done"
         self.run_program("-c", rounds, program="/bin/sh", seconds=120)
 
     def test_what_a_killed_launcher_leaves_is_cleared_away(self):

@@ -29,6 +29,8 @@ SANITIZED = os.environ.get("PENSTOCK_SANITIZED") == "1"
 # A sanitized program is several times slower, an emulated one more (PENSTOCK_PATIENCE), and machines that test are
 # often busy.
 PATIENCE = int(os.environ.get("PENSTOCK_PATIENCE", 5 if SANITIZED else 1))
+# Tests that try many like cases, or move many bytes, do one in so many: for an emulated machine.
+FEWER = int(os.environ.get("PENSTOCK_FEWER", 1))
 # A deadline of a wait ends what hangs; it judges no speed, and any process may wait for a CPU.
 HANGS = 240
 

@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "../fewer.h"
 #include "../simulated_clock.h"
 #include "support.h"
 
@@ -177,6 +178,7 @@ static void *watch_stats(void *context)
 static void blocked_times_fit_into_the_running_time(void **state)
 {
   struct watcher watcher = {0};
+  const uint64_t looks = fewer(LOOKS);
   pthread_t thread;
   uint64_t sent = 0, received = 0;
   struct run run;
@@ -187,7 +189,7 @@ static void blocked_times_fit_into_the_running_time(void **state)
   watcher.receiver = pst_session_receiver(run.session, "a");
   assert_int_equal(pthread_create(&thread, NULL, watch_stats, &watcher), 0);
   start(&run);
-  while (received == 0 || watcher.looks < LOOKS) {
+  while (received == 0 || watcher.looks < looks) {
     for (int i = 0; i < 100; i++) {
       feed(watcher.sender, &sent, UINT64_MAX);
       drain(watcher.receiver, &received);
