@@ -87,7 +87,7 @@ void rule_words(const struct pst_option_rule *rule, const struct pst_options *op
                 size_t size)
 {
   char mine[TEXT_MAX], its[TEXT_MAX], needed[TEXT_MAX];
-  const char *gap = rule->because ? ", " : "", *because = rule->because ? rule->because : "";
+  const char *gap = rule->because ? ": " : "", *because = rule->because ? rule->because : "";
 
   rules_stands_here(options, rule->option, mine);
   rules_stands_here(options, rule->needs, its);
@@ -95,17 +95,22 @@ void rule_words(const struct pst_option_rule *rule, const struct pst_options *op
     snprintf(words, size, "%s does not go with %s%s%s; change one of them", mine, its, gap,
              because);
   else
-    snprintf(words, size, "%s needs %s%s%s, but here %s is set; change one of them", mine,
-             rules_stands(rule->needs, rule->needed, needed), gap, because, its);
+    snprintf(words, size, "%s needs %s, but here %s is set%s%s; change one of them", mine,
+             rules_stands(rule->needs, rule->needed, needed), its, gap, because);
 }
 
 void rule_sentence(const struct pst_option_rule *rule, char *words, size_t size)
 {
   char value[TEXT_MAX], needed[TEXT_MAX];
-  const char *gap = rule->because ? ", " : "", *because = rule->because ? rule->because : "";
+  const char *gap = rule->because ? ": " : "", *because = rule->because ? rule->because : "";
 
-  snprintf(words, size, "%s%s %s %s%s%s", rule->flags & PST_RULE_UNLESS ? "Any but " : "",
-           rules_stands(rule->option, rule->value, value),
+  if (!(rule->flags & PST_RULE_UNLESS))
+    rules_stands(rule->option, rule->value, value);
+  else if (!rule->value[0])
+    snprintf(value, sizeof(value), "`%.63s`", rule->option);
+  else
+    snprintf(value, sizeof(value), "`%.63s` other than `%.127s`", rule->option, rule->value);
+  snprintf(words, size, "%s %s %s%s%s", value,
            rule->flags & PST_RULE_OTHER ? "does not go with" : "needs",
            rules_stands(rule->needs, rule->needed, needed), gap, because);
 }

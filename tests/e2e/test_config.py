@@ -544,7 +544,7 @@ class Plugins(Case):
         text = self.run_program("plugins", "verbs_rc").stdout
         rules = re.search(r"^rules:\n((?:  .*\n)+)", text, re.M)
         self.assertTrue(rules, text)
-        self.assertRegex(rules[1], r"(?m)^  Any but `qps: 1` needs `operation: write`$")
+        self.assertRegex(rules[1], r"(?m)^  `qps` other than `1` needs `operation: write`$")
         self.assertNotIn("rules:", self.run_program("plugins", "loopback").stdout)
 
     def test_unknown_name(self):

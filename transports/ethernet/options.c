@@ -110,7 +110,7 @@ static const struct pst_option_rule rules[] = {
      .value = "",
      .needs = "driver",
      .needed = "pci",
-     .because = "a card has no such option: `device` is its PCI address",
+     .because = "a card is named by its PCI address, in `device`",
      .flags = PST_RULE_UNLESS | PST_RULE_OTHER},
     {.option = "remote", .value = "", .needs = "driver", .needed = "tap", .flags = PST_RULE_UNLESS},
     {.option = "rx_pcap",

@@ -91,7 +91,7 @@ static const struct pst_option_rule rules[] = {
      .value = "0",
      .needs = "keepalive",
      .needed = "0",
-     .because = "by which alone a silent end notices",
+     .because = "only a keepalive shows a silent end that its connection has failed",
      .flags = PST_RULE_UNLESS | PST_RULE_OTHER},
     {.option = "qps",
      .value = "1",
@@ -103,7 +103,7 @@ static const struct pst_option_rule rules[] = {
      .value = "0",
      .needs = "connection",
      .needed = "rdma_cm",
-     .because = "which alone listens at it",
+     .because = "without rdma_cm nothing listens at a port",
      .flags = PST_RULE_UNLESS},
 };
 

@@ -96,7 +96,7 @@ struct pst_option_rule {
   const char *value;  /* as it would stand in YAML; a STRING left out is "" */
   const char *needs;
   const char *needed;
-  const char *because; /* a whole clause, for the message, or NULL */
+  const char *because; /* a sentence, which follows a colon in the message, or NULL */
   uint32_t flags;      /* enum pst_option_rule_flag */
   uint32_t reserved[5];
 };

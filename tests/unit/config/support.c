@@ -126,7 +126,7 @@ static const struct pst_option_rule rules[] = {
      .value = "0",
      .needs = "beat",
      .needed = "0 s",
-     .because = "which alone tells",
+     .because = "it alone tells",
      .flags = PST_RULE_UNLESS | PST_RULE_OTHER},
     {.option = "way", .value = "send", .needs = "beat", .needed = "1000 ms"},
     {.option = "port", .value = "7", .needs = "group", .needed = "", .flags = PST_RULE_OTHER},

@@ -26,7 +26,7 @@ static void what_must_not_be(void **state)
   keeps(RULED("beat: 0"));
   keeps(RULED("again: 5 s"));
   assert_refused(RULED("beat: 0, again: 5 s"),
-                 T "4:56: transport plugin ruled: `again: 5 s` does not go with `beat: 0`, which "
+                 T "4:56: transport plugin ruled: `again: 5 s` does not go with `beat: 0`: it "
                    "alone tells; change one of them (t.yaml:4:46)");
 }
 
