@@ -62,7 +62,7 @@ static void main_print_help(void)
       "Environment:\n"
       "  PENSTOCK_LOG          which log lines are printed: error, warn, info (the default), debug\n"
       "  PENSTOCK_PLUGIN_PATH  folders with plugins, DIR[:DIR]..., searched after --plugin-path\n"
-      "  PENSTOCK_SANDBOX      what --sandbox is where it is not given: auto, require, off\n");
+      "  PENSTOCK_SANDBOX      the mode if --sandbox is not given: auto, require, off\n");
 }
 
 static size_t main_command_names(const char *names[COMMANDS])

@@ -214,7 +214,7 @@ static int share_cmd_run(const struct command *command, const struct arguments *
 const struct command app_command_share = {
     .name = "share",
     .options = OPTION_SHARE | OPTION_SANDBOX | OPTION_PLUGIN_PATH | OPTION_QUIET | OPTION_VERBOSE,
-    .summary = "let programs of this host use a transport that only this process has",
+    .summary = "share an adapter of this process with other programs of this host",
     .help =
         "Runs until ^C as a router: opens the transport for each client that connects to the\n"
         "socket. The folder of the socket must exist. In the configuration of a client write\n"

@@ -85,7 +85,7 @@ static const struct schema_key control_keys[] = {
          "Host and port that the sender connects to. Default: `address`."),
      AT(struct config, control.connect)},
     {KEY("insecure", PST_OPTION_BOOL, "false", 0, 0,
-         "Accept every peer that reaches the control channel's port, from other hosts and of other users: nothing is authenticated. Needed if `listen` or `connect` is not a loopback address; a warning repeats it. Without it, and without `tls`, both ends must be processes of one user on one host."),
+         "Accept every peer that reaches the control channel's port, from other hosts and of other users: nothing is authenticated. Needed if `listen` or `connect` is not a loopback address; a warning at the start then says so. Without `insecure` and `tls`, both ends must be processes of one user on one host."),
      AT(struct config, control.insecure)},
     {CHILD("tls", SCHEMA_MAP, tls,
            "Credentials of this end and of its peers; both ends have them, or neither.")},

@@ -46,9 +46,9 @@ static const char *const dg_family_choices[] = {"auto", "ipv4", "ipv6", NULL};
                 "foreign sender are unknown."),                                                    \
       DG_SWITCH("authenticate", PST_SCOPE_STREAM, "false",                                         \
                 "A tag of 16 bytes in each datagram (AES-128-GMAC) proves its sender and covers "  \
-                "header and payload. What is forged, changed or replayed is dropped. The key is "  \
-                "random, and goes by the control channel, which needs `tls` beyond loopback. "     \
-                "No `checksum` is sent beside it. Not with `framing: none`."),                     \
+                "header and payload. Forged, changed and replayed datagrams are dropped. The "     \
+                "control channel carries the random key, and needs `tls` beyond loopback. No "     \
+                "`checksum` is sent with the tag. Not with `framing: none`."),                     \
       DG_NUMBER("clock_rate", UINT, PST_SCOPE_STREAM, "90000", 1, 1000000000,                      \
                 "`rtp`: ticks of the RTP timestamp in a second (90000 for video, the sampling "    \
                 "rate for audio)."),                                                               \

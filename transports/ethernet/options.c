@@ -84,17 +84,17 @@ static const struct pst_option options[] = {
         "kernel uses the interface, too, and has the port's address (mlx5, tap with `remote`), "
         "rules leave all other frames to the kernel in either case."),
     DG_CHOICE("udp_checksum", DEVICE, "auto", sum_choices,
-              "What computes the UDP checksum of sent packets. `auto`: the card if it can; "
+              "How the UDP checksum of sent packets is computed. `auto`: by the card if it can; "
               "otherwise the checksum is 0 over IPv4, and the CPU computes it over IPv6. "
-              "`software`: the CPU. `none`: 0 over IPv4."),
+              "`software`: by the CPU. `none`: 0 over IPv4."),
     DG_CHOICE("timestamps", DEVICE, "hardware", time_choices,
               "The source of a message's time of arrival. `hardware`: the network card if it "
               "stamps frames, or libpcap; otherwise there are no times. `software`: the "
               "thread that takes the frame from the queue."),
     DG_CHOICE("departure", DEVICE, "hardware", departure_choices,
-              "What paces a sender's messages at its `rate`. `hardware`: the network card, if "
+              "How messages are paced at the sender's `rate`. `hardware`: by the network card, if "
               "it can (mlx5 with `tx_pp`); other cards send messages as soon as they get "
-              "them. `software`: the sender's thread, which gives each message to the card "
+              "them. `software`: by the sender's thread, which gives each message to the card "
               "at its time."),
     DG_NUMBER("patience", DURATION, DEVICE, "100 ms", 0, UINT64_C(60000000000),
               "How long a full queue may hold up the sender. After that, messages are "

@@ -32,8 +32,8 @@ static const struct pst_option options[] = {
     },
     {
         .name = "wait",
-        .help = "How long to wait for a router that does not serve yet, or not again. 0: not at "
-                "all.",
+        .help = "How long to wait for a router that has not started yet, or is restarting. 0: do "
+                "not wait.",
         .default_value = "0",
         .type = PST_OPTION_DURATION,
         .scope = PST_SCOPE_DEVICE,

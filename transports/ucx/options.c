@@ -33,7 +33,7 @@ static const struct pst_option options[] = {
     },
     {
         OPTION("peer_failure", ENUM, PST_SCOPE_STREAM, "auto",
-               "What notices that a peer has died. `ucx`: UCX, which then uses no shared "
+               "How the death of a peer is noticed. `ucx`: by UCX, which then uses no shared "
                "memory. `own`: each end watches the other's process by a pidfd; both must be "
                "on one host. `auto`: `own` where both ends are on one host and have shared "
                "memory, otherwise `ucx`."),

@@ -28,11 +28,11 @@ static const struct pst_option options[] = {
               "configured to stamp (SIOCSHWTSTAMP), otherwise the kernel. `off`: the time at "
               "which the message is polled, for jitter alone."),
     DG_CHOICE("departure", DEVICE, "off", departure_choices,
-              "What paces a sender's messages at its `rate`: a queueing discipline of the "
-              "interface (SO_TXTIME). `fq`: this discipline sends each message at its time. "
-              "`etf`: the network card does; messages that come too late are dropped, and "
-              "CAP_NET_ADMIN is needed. `off`: messages leave as soon as the kernel gets "
-              "them."),
+              "How messages are paced at the sender's `rate` (SO_TXTIME). `fq`: the queueing "
+              "discipline fq of the interface sends each message at its time. `etf`: the "
+              "network card does, by the queueing discipline etf; messages that come too late "
+              "are dropped, and CAP_NET_ADMIN is needed. `off`: messages leave as soon as the "
+              "kernel gets them."),
     DG_SWITCH("dont_fragment", SEND, "false",
               "Refuse messages longer than the path's MTU instead of letting IP fragment "
               "them: one lost fragment loses the message."),

@@ -12,7 +12,7 @@
 
 #define NO_DEVICE_REMEDY                                                                           \
   "load the adapter's kernel module (mlx5_ib, rdma_rxe for soft-RoCE: `rdma link add rxe0 type "   \
-  "rxe netdev eth0`), install its provider (Debian: ibverbs-providers), and hand /dev/infiniband " \
+  "rxe netdev eth0`), install its provider (Debian: ibverbs-providers), and pass /dev/infiniband " \
   "to the container"
 
 static void vb_device_read_pci(const struct ibv_device *device, char pci[16])

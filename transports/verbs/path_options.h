@@ -106,7 +106,7 @@
       },                                                                                           \
   {                                                                                                \
     VB_OPTION("min_rnr_timer", UINT, "12"),                                                        \
-        .help = "How long a peer waits that found no receive posted, as a code of the "            \
+        .help = "How long a peer waits after it found no receive posted, as a code of the "        \
                 "InfiniBand specification: 12 is 0.64 ms, 16 is 2.56 ms, 18 is 5.12 ms, and 0 "    \
                 "is 655 ms.",                                                                      \
         .max = 31,                                                                                 \

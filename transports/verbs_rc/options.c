@@ -31,7 +31,7 @@ static const struct pst_option options[] = {
     {
         VB_OPTION("cm_port", UINT, "0"),
         .help = "`rdma_cm`: the port that a receiver listens at, in the kernel's RDMA port "
-                "space; worker n listens at n more. `0`: any that is free.",
+                "space. Worker n listens at `cm_port` + n. `0`: any free port.",
         .max = 65535,
     },
     VB_RELAXED_OPTION,
