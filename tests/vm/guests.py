@@ -2,6 +2,8 @@
 """Virtual machines with this host's files and a kernel of their own: soft-RoCE, losses
 and routers by real packets, where the host's kernel has none and nobody is root.
 
+As a program it boots two guests, and runs a shell script in each: docs/start/two-hosts-rdma.md.
+
 QEMU emulates the processor (no KVM), so a guest does some 10 to 70 MB/s. Guests are wired
 to each other and to nothing else; they die with the test that started them.
 """
@@ -10,6 +12,7 @@ import pathlib
 import platform
 import shutil
 import socket
+import sys
 import tempfile
 import time
 import unittest
@@ -195,3 +198,36 @@ class Case(unittest.TestCase):
             print(f"what the guests said and did: {cls.folder}")
         elif cls.folder:
             shutil.rmtree(cls.folder)
+
+
+def run_pair(guests, folder, receiver, sender, seconds=600):
+    """Both scripts at once, in `folder`, at 192.0.2.1 and 192.0.2.2; the jobs, which have ended."""
+    jobs = []
+    for number, (name, script) in enumerate(zip("ba", (receiver, sender)), 1):
+        guests[name].run(f"ip address replace 192.0.2.{number}/24 dev eth0")
+        jobs.append(guests[name].start(f"cd {folder}\n{script}"))
+    for job in jobs:
+        job.wait(seconds)
+    return jobs
+
+
+def program(receiver, sender):
+    reason = why_not()
+    if reason:
+        sys.exit(reason)
+    with tempfile.TemporaryDirectory(prefix="penstock-guests-") as folder:
+        print("booting two machines: 192.0.2.1 and 192.0.2.2, each with rxe0 on its eth0", flush=True)
+        guests = Guests(pathlib.Path(folder))
+        try:
+            jobs = run_pair(guests, HERE.parents[1], receiver, sender)
+            for number, job in enumerate(jobs, 1):
+                print(f"\n192.0.2.{number}: exit status {job.status}\n{job.stdout}{job.stderr}", end="")
+            return 1 if any(job.status for job in jobs) else 0
+        finally:
+            guests.close()
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit("usage: ./run guests SCRIPT-OF-192.0.2.1 SCRIPT-OF-192.0.2.2")
+    sys.exit(program(*sys.argv[1:]))

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 
 import guests
 import test_examples
@@ -181,8 +182,17 @@ class VerbsRc(Streams):
         receiver.await_listener(tcp_listener(18515))
         sender = self.guest("a").run(send, expect=None)
         self.assertEqual((sender.wait(), receiver.wait()), (0, 0), f"{sender}{receiver}")
-        for job in (sender, receiver):
+        both = guests.run_pair(self.guests, "/page", *self.scripts_of_the_page())
+        self.assertEqual([job.status for job in both], [0, 0], "".join(map(str, both)))
+        for job in (sender, receiver, *both):
             self.assertRegex(job.stdout + job.stderr, r"packets: (\d+) sent = \1 delivered \+ 0 dropped \|.*\| direct")
+
+    def scripts_of_the_page(self):
+        """The two that it hands to `./run guests`."""
+        (block,) = (text for _, _, text, _ in test_examples.blocks(ROOT / "docs/start/two-hosts-rdma.md")
+                    if "./run guests" in text)  # fmt: skip
+        text = block.replace("./run guests", "printf '%s\\n'")
+        return subprocess.run(["sh", "-euc", text], stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines()
 
     def test_a_stream_on_a_good_wire(self):
         self.remember()
