@@ -354,18 +354,24 @@ void app_sandbox_allow_transport(struct sandbox *sandbox, const char *plugin)
   }
 }
 
+/* Allows the folder of the file, and that of the file behind a link. */
+static void sandbox_allow_file_beside(struct sandbox *sandbox, const char *path)
+{
+  char *where = realpath(path, NULL);
+
+  sandbox_add_parent(sandbox, path, READ_RIGHTS);
+  if (where)
+    sandbox_add_parent(sandbox, where, READ_RIGHTS);
+  free(where);
+}
+
 void app_sandbox_allow_tls(struct sandbox *sandbox, const struct pst_tls_params *tls)
 {
   const char *const files[] = {tls->certificate, tls->key, tls->ca, tls->crl, tls->psk};
 
-  for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
-    char *where = files[i] ? realpath(files[i], NULL) : NULL; /* behind a link */
+  for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
     if (files[i])
-      sandbox_add_parent(sandbox, files[i], READ_RIGHTS);
-    if (where)
-      sandbox_add_parent(sandbox, where, READ_RIGHTS);
-    free(where);
-  }
+      sandbox_allow_file_beside(sandbox, files[i]);
 }
 
 void app_sandbox_allow_socket(struct sandbox *sandbox, const char *path)
@@ -384,7 +390,7 @@ void app_sandbox_allow_socket(struct sandbox *sandbox, const char *path)
 
 void app_sandbox_allow_beside(struct sandbox *sandbox, const char *path)
 {
-  sandbox_add_parent(sandbox, path, READ_RIGHTS);
+  sandbox_allow_file_beside(sandbox, path);
 }
 
 void app_sandbox_allow_listen(struct sandbox *sandbox, const char *address)

@@ -14,6 +14,7 @@ import socket
 import struct
 import subprocess
 import time
+import tempfile
 import unittest
 import uuid
 
@@ -381,7 +382,12 @@ class Share(Case):
         """Refused: a client without a token, with a wrong one, or the second in a class of one."""
         secret = "0123456789abcdef" * 2
         token, wrong = self.token("token", secret), self.token("wrong", secret[:-1] + "0")
-        router = self.router("loopback", *self.classes("name: one, token: token, clients: 1"))
+        option, limits = self.classes(f"name: one, token: {token}, clients: 1")
+        elsewhere = pathlib.Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, elsewhere)
+        limits.rename(elsewhere / "limits.yaml")
+        limits.symlink_to(elsewhere / "limits.yaml")
+        router = self.router("loopback", option, limits)
         self.assertRegex(self.refused(), f"no class of .* has this client: user {os.getuid()}, .* without a token")
         self.assertRegex(self.refused(f"token={wrong}"), "no class of .* with a token")
         with hostile.Client(self.socket) as first:
