@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Device memory that the router's memory plugin imports: one memory for each device, so that the
  * transport copies between regions of any two clients. */
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -80,6 +81,23 @@ int share_device_open_first(struct pst_share *share)
   return share_device_add(share, "");
 }
 
+/* Has the name the form of the first device's, as that of each region has? Others, which the plugin
+ * may take too, would have it open and close a device each time that a client asks. */
+static bool share_device_is_name(const struct pst_share *share, const char *name)
+{
+  const struct share_device *first = share->devices;
+  size_t i = 0;
+
+  while (first && first->next)
+    first = first->next;
+  if (!first)
+    return false;
+  for (; name[i] && first->name[i]; i++)
+    if (!isalnum((unsigned char)name[i]) != !isalnum((unsigned char)first->name[i]))
+      return false;
+  return i > 0 && name[i] == first->name[i];
+}
+
 /* The lock is held. */
 static int share_device_find(struct pst_share *share, const char *name, struct pst_memory **memory)
 {
@@ -91,7 +109,9 @@ static int share_device_find(struct pst_share *share, const char *name, struct p
       *memory = at->memory;
       return 0;
     }
-  rc = name[0] && count < SHARE_DEVICES_MAX ? share_device_add(share, name) : -ENODEV;
+  rc = share_device_is_name(share, name) && count < SHARE_DEVICES_MAX
+           ? share_device_add(share, name)
+           : -ENODEV;
   if (rc == 0)
     *memory = share->devices->memory;
   return rc;
