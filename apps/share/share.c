@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "commands.h"
@@ -156,6 +157,18 @@ static void share_cmd_wait(struct pst_share *share, int event_fd)
   }
 }
 
+/* Raises the limit of descriptors as far as an ordinary user may: clients need many. */
+static void share_cmd_raise_descriptors(void)
+{
+  struct rlimit files;
+
+  if (getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur >= files.rlim_max)
+    return;
+  files.rlim_cur = files.rlim_max;
+  if (setrlimit(RLIMIT_NOFILE, &files) != 0)
+    app_log(PST_LOG_DEBUG, "share: RLIMIT_NOFILE stays as it is: %s", strerror(errno));
+}
+
 /* Opens the router, which may then do what its transport and its socket need, and no more. */
 static int share_cmd_open(const struct arguments *arguments, const struct pst_share_params *params,
                           struct pst_share **share, struct pst_error *error)
@@ -185,6 +198,7 @@ static int share_cmd_serve(const struct arguments *arguments, const struct share
   struct pst_error error = PST_ERROR_INIT;
   struct pst_share *share;
 
+  share_cmd_raise_descriptors();
   if (share_cmd_open(arguments, params, &share, &error) < 0)
     return error.exit_status;
   app_log(PST_LOG_INFO, "share: serving %s at %s | for %s", params->transport, params->socket,

@@ -35,6 +35,7 @@ static void share_ring_free(struct share_worker *worker, struct share_ring *ring
   share_mr_unuse(ring->mr);
   atomic_fetch_sub(&worker->client->rings, 1);
   atomic_fetch_sub(&worker->client->slots, ring->slots_asked);
+  share_user_give(worker->client->user, SHARE_RING);
   free(ring->tokens);
   free(ring);
 }
@@ -96,9 +97,10 @@ static int share_ring_open(struct share_worker *worker, struct share_command *co
   const uint32_t slots = command->request->u.ring.slots;
 
   int rc = share_ring_check_limits(worker->client, slots);
-  struct share_ring *ring = rc == 0 ? calloc(1, sizeof(*ring)) : NULL;
+  struct share_ring *ring =
+      rc == 0 ? share_user_alloc(worker->client->user, SHARE_RING, sizeof(*ring), &rc) : NULL;
   if (!ring)
-    return rc < 0 ? rc : -ENOMEM;
+    return rc;
   ring->number = PST_PLACE_NONE;
   ring->slots_asked = slots;
   atomic_fetch_add(&worker->client->rings, 1);
@@ -191,10 +193,10 @@ static int share_endpoint_open(struct share_worker *worker, struct share_command
             share_class_remedy(client, "endpoints", remedy));
     return -ENOSPC;
   }
-  endpoint = share_endpoint_alloc(worker);
-  if (!endpoint)
-    return -ENOMEM;
-  int rc = share_endpoint_fill(endpoint, &command->request->u.endpoint);
+  int rc = share_endpoint_alloc(worker, &endpoint);
+  if (rc < 0)
+    return rc;
+  rc = share_endpoint_fill(endpoint, &command->request->u.endpoint);
   if (rc < 0) {
     share_endpoint_free(endpoint);
     return rc;
@@ -267,17 +269,19 @@ static int share_remote_open(struct share_endpoint *endpoint, struct share_comma
             client->class->regions, share_class_remedy(client, "regions", remedy));
     return -ENOSPC;
   }
-  struct share_remote *remote = calloc(1, sizeof(*remote));
+  int rc = 0;
+  struct share_remote *remote = share_user_alloc(client->user, SHARE_REMOTE, sizeof(*remote), &rc);
   if (!remote)
-    return -ENOMEM;
+    return rc;
   remote->endpoint = endpoint;
-  int rc = pst_places_take(&worker->remotes, remote, PST_PLACE_MASK, &remote->number);
+  rc = pst_places_take(&worker->remotes, remote, PST_PLACE_MASK, &remote->number);
   if (rc == 0) {
     rc = worker->ops->remote_open(endpoint->inner, &blob, &remote->remote);
     if (rc < 0)
       pst_places_give(&worker->remotes, remote->number);
   }
   if (rc < 0) {
+    share_user_give(client->user, SHARE_REMOTE);
     free(remote);
     return rc;
   }
@@ -296,6 +300,7 @@ static int share_remote_close(struct share_endpoint *endpoint, uint32_t number)
   worker->ops->remote_close(endpoint->inner, remote->remote);
   pst_places_give(&worker->remotes, remote->number);
   atomic_fetch_sub(&worker->client->remotes, 1);
+  share_user_give(worker->client->user, SHARE_REMOTE);
   free(remote);
   return 0;
 }

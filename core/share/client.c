@@ -198,8 +198,8 @@ static void share_client_call(struct share_client *client, struct share_command 
       rc = share_command_add_counters(command, client, NULL, NULL);
       break;
     }
-    if (request->call > PST_SHARE_DESCRIBE || worker == 0 || worker > SHARE_WORKERS_MAX ||
-        !client->workers[worker - 1]) {
+    if (request->call < PST_SHARE_RING_OPEN || request->call > PST_SHARE_DESCRIBE || worker == 0 ||
+        worker > SHARE_WORKERS_MAX || !client->workers[worker - 1]) {
       share_client_expel(client, "it asks for an unknown call or worker");
       return;
     }
@@ -304,7 +304,7 @@ static void *share_client_run(void *arg)
   return NULL;
 }
 
-int share_client_start(struct pst_share *share, int fd, pid_t pid, uid_t uid)
+int share_client_start(struct pst_share *share, int fd, pid_t pid, struct share_user *user)
 {
   struct share_client *client = calloc(1, sizeof(*client));
 
@@ -315,7 +315,8 @@ int share_client_start(struct pst_share *share, int fd, pid_t pid, uid_t uid)
   client->share = share;
   client->fd = fd;
   client->pid = pid;
-  client->uid = uid;
+  client->uid = user->uid;
+  client->user = user;
   pthread_mutex_init(&client->rate_lock, NULL);
   client->number = atomic_fetch_add(&share->accepted, 1) + 1;
   atomic_fetch_add(&share->served, 1);
@@ -340,5 +341,6 @@ void share_client_join(struct share_client *client)
   pthread_join(client->thread, NULL);
   close(client->fd);
   pthread_mutex_destroy(&client->rate_lock);
+  share_user_leave(client->user);
   free(client);
 }

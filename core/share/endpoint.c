@@ -12,19 +12,22 @@
 #define ENDPOINT_PLACES 4096u /* for each endpoint that --endpoints allows */
 #define PLACES (1u << 18)     /* and these for each client */
 
-struct share_endpoint *share_endpoint_alloc(struct share_worker *worker)
+int share_endpoint_alloc(struct share_worker *worker, struct share_endpoint **made)
 {
-  struct share_endpoint *endpoint = calloc(1, sizeof(*endpoint));
+  int rc = 0;
+  struct share_endpoint *endpoint =
+      share_user_alloc(worker->client->user, SHARE_ENDPOINT, sizeof(*endpoint), &rc);
 
   if (!endpoint)
-    return NULL;
+    return rc;
   endpoint->worker = worker;
   endpoint->next = worker->all;
   worker->all = endpoint;
   worker->endpoint_count++;
   atomic_fetch_add(&worker->client->endpoints, 1);
   atomic_fetch_add(&worker->client->share->endpoints, 1);
-  return endpoint;
+  *made = endpoint;
+  return 0;
 }
 
 void share_endpoint_free(struct share_endpoint *endpoint)
@@ -41,6 +44,7 @@ void share_endpoint_free(struct share_endpoint *endpoint)
     if (remote && remote->endpoint == endpoint) {
       pst_places_give(&worker->remotes, remote->number);
       atomic_fetch_sub(&worker->client->remotes, 1);
+      share_user_give(worker->client->user, SHARE_REMOTE);
       free(remote);
     }
   }
@@ -51,6 +55,7 @@ void share_endpoint_free(struct share_endpoint *endpoint)
     pst_places_give(&worker->endpoints, endpoint->number - 1);
   worker->endpoint_count--;
   atomic_fetch_sub(&worker->client->endpoints, 1);
+  share_user_give(worker->client->user, SHARE_ENDPOINT);
   atomic_fetch_sub(&worker->client->share->endpoints, 1);
   atomic_fetch_sub(&worker->client->queued, endpoint->queued);
   free(endpoint->requests);

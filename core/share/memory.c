@@ -249,9 +249,14 @@ int share_mr_register(struct share_client *client, const struct share_command *c
   if (from.length == 0 || from.length != asked->length)
     return -EINVAL;
   reply->u.path = (struct pst_path_info){.struct_size = sizeof(reply->u.path)};
-  rc = share_memory_take(client, mr, &from, &reply->u.path);
+  rc = share_user_take(client->user, SHARE_REGION);
   if (rc < 0)
     return rc;
+  rc = share_memory_take(client, mr, &from, &reply->u.path);
+  if (rc < 0) {
+    share_user_give(client->user, SHARE_REGION);
+    return rc;
+  }
   const struct pst_mr_params params = {.struct_size = sizeof(params),
                                        .access = asked->access,
                                        .region = &mr->region,
@@ -264,6 +269,7 @@ int share_mr_register(struct share_client *client, const struct share_command *c
   rc = client->share->transport->transport->mr_register(client->device, &params, &made);
   if (rc < 0) {
     share_memory_release(client, mr);
+    share_user_give(client->user, SHARE_REGION);
     return rc;
   }
   mr->mr = made;
@@ -287,6 +293,7 @@ static void share_mr_close(struct share_client *client, struct share_mr *mr)
   atomic_fetch_sub(&client->share->regions, 1);
   atomic_fetch_sub(&client->share->bytes, mr->length);
   share_memory_release(client, mr);
+  share_user_give(client->user, SHARE_REGION);
 }
 
 struct share_mr *share_mr_use(struct share_client *client, uint32_t number)

@@ -24,10 +24,33 @@
 #define SHARE_SLOTS_MAX (1u << 20)            /* of all rings of a client together */
 #define SHARE_MESSAGE_MAX (UINT64_C(1) << 32) /* the largest that a client may plan */
 
+#define SHARE_WHY_BYTES 384 /* for the reason of a refusal */
+
 struct share_client;
 struct share_device;
 struct share_life;
 struct share_worker;
+
+/* Objects of clients that take descriptors and mappings of the router. */
+enum share_object {
+  SHARE_CLIENT,
+  SHARE_REGION,
+  SHARE_WORKER,
+  SHARE_RING,
+  SHARE_ENDPOINT,
+  SHARE_REMOTE,
+};
+
+enum share_resource { SHARE_FDS, SHARE_MAPS, SHARE_RESOURCES };
+
+/* A user that has clients. */
+struct share_user {
+  struct share_user *next;
+  struct pst_share *share;
+  uid_t uid;
+  uint32_t clients;
+  uint64_t held[SHARE_RESOURCES]; /* by its clients; under the share's lock */
+};
 
 /* A region that a client has registered. The entry lives as long as the client, so that a worker
  * may look at any entry. */
@@ -63,6 +86,7 @@ struct share_client {
   int fd;
   pid_t pid;
   uid_t uid;
+  struct share_user *user;
   uint64_t number;
   pthread_t thread;
   atomic_bool is_over;       /* the thread is to be joined */
@@ -107,6 +131,8 @@ struct pst_share {
   pthread_mutex_t lock; /* of the clients */
   struct share_client *clients;
   uint32_t client_count;
+  struct share_user *users;
+  uint64_t room[SHARE_RESOURCES], held[SHARE_RESOURCES]; /* for clients of all users; by them */
   _Atomic uint32_t connected;
   _Atomic uint64_t accepted; /* connections */
   _Atomic uint64_t served, refused, expelled;
@@ -117,8 +143,24 @@ struct pst_share {
  * thread. */
 void share_count_refusal(struct pst_share *share, const char *why);
 
-/* client.c. Takes the connection over, and closes it on failure. */
-int share_client_start(struct pst_share *share, int fd, pid_t pid, uid_t uid);
+/* users.c. Find out how many descriptors and mappings all clients may have together. */
+void share_users_begin(struct pst_share *share);
+/* Counts a new client of this user. 0, or -errno with the reason in `why`. */
+int share_user_join(struct pst_share *share, uid_t uid, struct share_user **user, char *why,
+                    size_t size);
+/* The client is gone; the user may be freed. */
+void share_user_leave(struct share_user *user);
+/* Take what an object of a client needs: before it is opened. 0; -ENOSPC, logged: neither this user
+ * nor all together may have more. Any thread. */
+int share_user_take(struct share_user *user, enum share_object object);
+/* Takes it, and allocates the object with zeros; NULL: not, and *rc is -errno. Any thread. */
+void *share_user_alloc(struct share_user *user, enum share_object object, size_t size, int *rc);
+/* Give it back: the object is closed. */
+void share_user_give(struct share_user *user, enum share_object object);
+
+/* client.c. Takes the connection over, and closes it on failure. The user has counted the client.
+ */
+int share_client_start(struct pst_share *share, int fd, pid_t pid, struct share_user *user);
 /* Wait for the client's thread, which has ended or ends since its connection is shut down. */
 void share_client_join(struct share_client *client);
 

@@ -73,18 +73,6 @@ static void share_refuse(struct pst_share *share, int fd, const char *why)
   close(fd);
 }
 
-/* Returns the number of clients of a user. */
-static uint32_t share_count_of(struct pst_share *share, uid_t uid)
-{
-  uint32_t count = 0;
-
-  pthread_mutex_lock(&share->lock);
-  for (const struct share_client *client = share->clients; client; client = client->next)
-    count += client->uid == uid;
-  pthread_mutex_unlock(&share->lock);
-  return count;
-}
-
 /* Waits after accept4() has failed: a connection for which there is no descriptor stays in the
  * queue. */
 static void share_accept_failed(struct pst_share *share, int code)
@@ -105,13 +93,10 @@ static void share_accept_failed(struct pst_share *share, int code)
 /* Accepts the next connection, and serves it or refuses it with the reason. */
 static void share_accept(struct pst_share *share)
 {
-  /* With several users, none can take all places. */
-  const uint32_t clients = share->params.clients;
-  const bool is_for_several = share->params.uid_count > 1 || share->params.limits;
-  const uint32_t most = is_for_several && clients > 1 ? clients / 2 : clients;
+  struct share_user *user;
   struct ucred peer = {0};
   socklen_t length = sizeof(peer);
-  char why[256];
+  char why[SHARE_WHY_BYTES];
   const int fd = accept4(share->listen_fd, NULL, NULL, SOCK_CLOEXEC);
 
   if (fd < 0) {
@@ -133,15 +118,14 @@ static void share_accept(struct pst_share *share)
     snprintf(why, sizeof(why), "the router serves %u clients already; raise --clients",
              share->params.clients);
     share_refuse(share, fd, why);
-  } else if (share_count_of(share, peer.uid) >= most) {
-    snprintf(why, sizeof(why),
-             "the router serves %u clients of user %u already, half of all; raise --clients", most,
-             (unsigned)peer.uid);
+  } else if (share_user_join(share, peer.uid, &user, why, sizeof(why)) < 0) {
     share_refuse(share, fd, why);
   } else {
-    const int rc = share_client_start(share, fd, peer.pid, peer.uid);
-    if (rc < 0)
+    const int rc = share_client_start(share, fd, peer.pid, user);
+    if (rc < 0) {
+      share_user_leave(user);
       pst_log(PST_LOG_ERROR, "share: no thread for a client: %s", strerror(-rc));
+    }
   }
 }
 
@@ -331,6 +315,7 @@ int pst_share_open(const struct pst_share_params *params, struct pst_share **sha
   }
   if (rc == 0)
     rc = share_load(made, &made->params, error);
+  share_users_begin(made);
   if (rc == 0)
     rc = share_listen(made, error);
   if (rc < 0) {

@@ -199,6 +199,7 @@ void share_worker_close(struct share_worker *worker)
   for (size_t i = 0; i < sizeof(fds) / sizeof(fds[0]); i++)
     if (fds[i] >= 0)
       close(fds[i]);
+  share_user_give(worker->client->user, SHARE_WORKER);
   pthread_cond_destroy(&worker->answered);
   pthread_mutex_destroy(&worker->lock);
   free(worker->active);
@@ -220,16 +221,17 @@ int share_worker_open(struct share_client *client, struct share_command *command
             share_class_remedy(client, "workers", remedy));
     return -ENOSPC;
   }
-  worker = calloc(1, sizeof(*worker));
+  int rc = 0;
+  worker = share_user_alloc(client->user, SHARE_WORKER, sizeof(*worker), &rc);
   if (!worker)
-    return -ENOMEM;
+    return rc;
   worker->client = client;
   worker->ops = client->share->transport->transport;
   worker->memory_fd = worker->router_event = worker->client_event = -1;
   worker->epoll_fd = worker->own_event = -1;
   pthread_mutex_init(&worker->lock, NULL);
   pthread_cond_init(&worker->answered, NULL);
-  int rc = share_worker_begin(worker, index);
+  rc = share_worker_begin(worker, index);
   if (rc < 0) {
     share_worker_close(worker);
     return rc;

@@ -94,8 +94,8 @@ void share_life_address(struct share_endpoint *endpoint, const void *bytes, uint
 void share_life_connect(struct share_endpoint *endpoint, const void *bytes, uint32_t length);
 void share_life_end(struct share_endpoint *endpoint);
 
-/* endpoint.c. Returns an endpoint of the worker that has no queue yet, or NULL. */
-struct share_endpoint *share_endpoint_alloc(struct share_worker *worker);
+/* endpoint.c. Makes an endpoint of the worker that has no queue yet. 0 or -errno, logged. */
+int share_endpoint_alloc(struct share_worker *worker, struct share_endpoint **made);
 void share_endpoint_free(struct share_endpoint *endpoint);
 /* Allocates the queue, for requests_max requests of pieces_max pieces. */
 int share_endpoint_make_room(struct share_endpoint *endpoint);

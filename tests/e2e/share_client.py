@@ -42,11 +42,11 @@ def sealed(length, flags=0):
 
 
 class Client:
-    def __init__(self, path, by_another=False):
+    def __init__(self, path, by_another=None):
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.socket.settimeout(20)
-        if by_another:  # a process that ends at once connects
-            there = [sys.executable, "-c", "import socket, sys; socket.socket(fileno=int(sys.argv[1])).connect(sys.argv[2])"]
+        if by_another is not None:  # a process that ends at once connects, started behind these words
+            there = [*by_another, sys.executable, "-c", "import socket, sys; socket.socket(fileno=int(sys.argv[1])).connect(sys.argv[2])"]
             subprocess.run([*there, str(self.socket.fileno()), str(path)], check=True, pass_fds=[self.socket.fileno()])
         else:
             self.socket.connect(str(path))

@@ -8,13 +8,14 @@ import os
 import pathlib
 import random
 import re
+import resource
 import shutil
 import signal
 import socket
 import struct
 import subprocess
-import time
 import tempfile
+import time
 import unittest
 import uuid
 
@@ -370,10 +371,10 @@ class Share(Case):
         self.token("token", secret)
         router = self.router("loopback", *self.classes(
             "name: known, token: token", "name: batch, cgroup: /there/is/none, bytes: 1 KiB", "name: others"))  # fmt: skip
-        with hostile.Client(self.socket, by_another=True) as client:
+        with hostile.Client(self.socket, by_another=()) as client:
             with self.assertRaisesRegex(hostile.Refused, r"control group of this client .* is not known: .* class batch of"):
                 client.open()
-        with hostile.Client(self.socket, by_another=True) as client:
+        with hostile.Client(self.socket, by_another=()) as client:
             client.open(token=secret.encode())
         router.signal(signal.SIGTERM)
         self.assertEqual(router.wait(), 0, router)
@@ -826,10 +827,31 @@ class Share(Case):
         router.signal(signal.SIGTERM)
         self.assertEqual(router.wait(), 0, router)
 
+    def test_one_user_takes_not_all(self):
+        """A refusal says which limit of the router to raise, and another user has descriptors left."""
+        others = ("setpriv", "--reuid=65534", "--clear-groups") if os.getuid() == 0 else ()
+        router = self.router("loopback", "--allow", f"{os.getuid()},65534", prefix=("prlimit", "--nofile=256"))
+        self.folder.chmod(0o755)
+        with hostile.Client(self.socket, by_another=others) as greedy:
+            greedy.open()
+            memory = greedy.memory(4096)
+            refusal = "no descriptors left for user .* each user leaves as many free as it holds; raise `ulimit -n`"
+            with self.assertRaisesRegex(hostile.Refused, refusal):
+                for taken in range(256):
+                    greedy.register(memory, 4096)
+            self.assertGreater(taken, 8)
+            if others:
+                with hostile.Client(self.socket) as modest:
+                    modest.open()
+                    modest.register(modest.memory(4096), 4096)
+        router.wait_line("share: 0 clients")
+        self.assert_serves(router)
+
     def test_no_descriptors(self):
         """The listener waits for them, and says so once, not for each client."""
-        router = self.router("loopback", prefix=("prlimit", "--nofile=24"))
-        held = []
+        router = self.router("loopback")
+        held, have = [], len(list(pathlib.Path(f"/proc/{router.pid}/fd").iterdir()))
+        resource.prlimit(router.pid, resource.RLIMIT_NOFILE, (have + 12, have + 12))
         try:
             for _ in range(24):
                 held.append(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
