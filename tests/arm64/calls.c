@@ -291,6 +291,8 @@ EXPORT int getsockopt(int fd, int level, int name, void *value, socklen_t *lengt
     memcpy(value, info, *length < sizeof(info) ? *length : sizeof(info));
     return 0;
   }
+  if (level == SOL_SOCKET && name == SO_NETNS_COOKIE) /* qemu reads it as an int */
+    return option_of_host(fd, &request, value, length, ENOPROTOOPT);
   if (next(fd, level, name, value, length) == 0)
     return 0;
   return option_of_host(fd, &request, value, length, errno);
