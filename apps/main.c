@@ -123,9 +123,9 @@ static int main_run_command(const struct command *command, int argc, char **argv
   return status;
 }
 
-/* A program that was started without one of them would give that number to the next file it opens,
- * and write its lines into a sink's data. Standard output was asked for: to write to a closed one
- * fails, also by /dev/stdout. */
+/* Takes the numbers of standard streams that the program was started without: a file that is opened
+ * later would get such a number, and the program's lines would go into a sink's data. Standard
+ * output was asked for: to write to a closed one fails, also by /dev/stdout. */
 static int main_hold_standard_streams(void)
 {
   for (int held = STDIN_FILENO; held <= STDERR_FILENO; held++) {

@@ -17,8 +17,8 @@ void app_redact_host(struct redact *redact, const char *name);
 /* A copy of `text` with its labels; where there is no memory for it, NULL. */
 char *app_redact_text(struct redact *redact, const char *text);
 
-/* Each string in `value`, in place; a member "hostname" is a host's name whatever it is. A string
- * that there is no memory for becomes "?". */
+/* Replaces each string in `value` by its copy with labels; a member "hostname" is a host's name
+ * whatever it is. A string that there is no memory for becomes "?". */
 void app_redact_json(struct redact *redact, struct json_object *value);
 
 #endif

@@ -267,7 +267,7 @@ static void bench_run_copy_plain(char *to, size_t size, const char *from)
       *to = ' ';
 }
 
-/* Logs the server's warnings since its last line. */
+/* Notes the server's warnings since its last line, for the result. */
 static void bench_run_note_warnings(struct json_object *said)
 {
   struct json_object *list = NULL;

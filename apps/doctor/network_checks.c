@@ -138,7 +138,7 @@ static unsigned network_priority(const struct host_link *port, const struct host
              : class->service_level;
 }
 
-/* Writes how to give the stream a priority that is paused. */
+/* Writes how to give the stream a priority that is paused, and whether that is lost at reboot. */
 static void network_priority_remedy(const struct host_link *port, const struct host_link *vlan,
                                     const struct doctor_class *class,
                                     struct doctor_finding *finding, char *remedy, size_t size)

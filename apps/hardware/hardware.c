@@ -387,8 +387,7 @@ static void hardware_cmd_run_device(struct hardware *hardware, const char *trans
       hardware_cmd_run_memory(hardware, theirs->all[i].name, &of, &blocked);
 }
 
-/* Skips the steps of a transport that was named, or that only one end has, if they cannot be
- * run. */
+/* Reports the checks of a transport that was named, or that only one end has, as skipped. */
 static void hardware_cmd_skip_transport(struct hardware *hardware, const char *name,
                                         const char *where, const struct hardware_part *part)
 {

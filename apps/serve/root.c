@@ -178,7 +178,8 @@ static bool serve_root_is_hidden(const char *name)
          serve_path_is_part((const uint8_t *)name, strlen(name));
 }
 
-/* Reads an entry of a folder, and moves its name to `name`. */
+/* Returns an entry of a folder, and copies its name to `name`, with '?' for each control character.
+ */
 static struct serve_entry serve_root_take_entry(int folder, const struct dirent *entry,
                                                 uint32_t length, uint8_t *name)
 {

@@ -90,8 +90,10 @@ bool engine_await_closed(struct engine *engine, uint64_t give_up_ns);
 /* Behind all deferred works. Endpoints and rings are closed. */
 void engine_close_workers(struct engine *engine);
 
-/* Returns the lent region of this number if its bytes can be read as those of `own`: it is of the
- * same kind and device, or is host memory, or the CPU reaches it and the bytes are copied. */
+/* Returns the lent region of this number if its bytes can be read as those of `own`; else NULL. It
+ * is of the same kind and device; or, where its bytes are copied, the CPU or the same device
+ * reaches it; or, where they are not, it is host memory that a device sees, at the CPU's address,
+ * and `own` is host memory. */
 const struct pst_region *engine_lent_find(const struct engine_worker *worker, uint32_t buffer,
                                           const struct pst_region *own, bool is_copied);
 

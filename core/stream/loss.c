@@ -50,8 +50,8 @@ void loss_add(struct pst_drop *drops, uint32_t *count, const char *cause, uint64
     loss_name_drop(drops, count, cause, messages);
 }
 
-/* Adds the drops that an end's transport has counted. A gauge cannot know every drop: at most
- * `behind_last` of its messages are counted. */
+/* Adds the drops that an end's transport has counted. A gauge may count messages
+ * that are not missing: at most `behind_last` of them, which are known to be, are added. */
 static void loss_drops(const struct session_end *end, uint64_t behind_last, struct pst_drop *drops,
                        uint32_t *count)
 {

@@ -97,8 +97,8 @@ int pst_receiver_release(struct pst_receiver *receiver, const struct pst_view *v
   return 0;
 }
 
-/* Makes room for n releases, which grows a few times in a stream's life: each release has a view,
- * and no more views can be out than there are slots to lie in. */
+/* Makes room for a release of n tokens. The room grows a few times in a stream's life: each release
+ * has a view, and no more views can be out than there are slots to lie in. */
 int receiver_release_room(struct pst_receiver *receiver, uint32_t n)
 {
   int rc = fifo_reserve(&receiver->releases, sizeof(struct release_batch), 1);

@@ -53,11 +53,10 @@ static int setup_open_thread(struct pst_session *session, uint32_t index, struct
   return 0;
 }
 
-/* Returns the group of an end; a group runs on one thread. Ends that share a ring
- * or slots form a group and, unless the file says how many threads there are, so do
- * both ends of a stream in this process: what one core has just written is in its
- * cache, and a stream costs one core, not two. Groups have numbers from 1, noted in
- * one of two places for each stream. */
+/* Returns the place of the number of an end's group; a group runs on one thread. Ends that share a
+ * ring or slots form a group and, unless the file says how many threads there are, so do both ends
+ * of a stream in this process: what one core has just written is in its cache, and a stream costs
+ * one core, not two. The numbers begin with 1; 0: none yet. Each stream has two places. */
 static uint32_t *setup_group_of(const struct pst_session *session, const struct session_end *end,
                                 uint32_t *groups)
 {

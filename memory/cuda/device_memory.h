@@ -27,7 +27,8 @@ int cuda_import_device(struct pst_memory *memory, const struct pst_export *from,
 const struct cuda_block *cuda_exported_find(const struct cuda_ipc *handle);
 void cuda_exported_forget(struct cuda_block *block);
 
-/* Free space in a NIC's window into the GPU (BAR1). False: NVML is not here, or does not tell. */
+/* Bytes of the window by which a NIC reaches the GPU (BAR1), in all and free. False: NVML is not
+ * here, or does not tell. */
 struct cuda_window {
   uint64_t total, free;
 };

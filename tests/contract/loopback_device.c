@@ -160,7 +160,7 @@ static void what_is_wrong_is_refused(void **state)
   assert_int_equal(run(ends, &request), -EOPNOTSUPP);
   request = request_of(ends, PST_OP_WRITE, 0, 0, 0);
   assert_int_equal(run(ends, &request), 0);
-  /* The correct request before a wrong one is posted. */
+  /* A correct request in front of a wrong one is taken. */
   struct pst_request two[] = {request_of(ends, PST_OP_WRITE, 0, 0, 64),
                               request_of(ends, PST_OP_WRITE, 0, LENGTH, 64)};
   uint32_t wait = 99;

@@ -286,7 +286,7 @@ static void bytes_are_written_and_read(void **state)
   reach_close(&reach);
 }
 
-/* A WRITE sends the bytes that the READ before it brings. The FLUSH becomes a READ on some devices,
+/* A WRITE sends the bytes that the READ before it brings. The FLUSH is a READ with some transports,
  * for which soft-RoCE would have a fenced WRITE wait that it sends again. */
 static void fence_waits_for_what_is_read(void **state)
 {

@@ -91,8 +91,8 @@ static void all_end_once_however_they_end(void **state)
   contract_pair_close(reach.pair);
 }
 
-/* The effects of an operation whose DONE has come: a READ's bytes are here, a WRITE's are the
- * peer's after FLUSH. */
+/* Once the DONE has come, a READ's bytes are here, and after a FLUSH's DONE a WRITE's are at the
+ * peer. */
 static void bytes_are_there_when_it_ends(void **state)
 {
   contract_rule("READ, atomics the data is here");

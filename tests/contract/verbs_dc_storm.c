@@ -127,7 +127,7 @@ static void connect_one(struct near *near, uint32_t i)
   near->is_connected[i] = near->has_posted[i] = near->has_ended[i] = near->is_closed[i] = false;
 }
 
-/* Polls once, and notes the completions and the time that it took. */
+/* Polls once, and notes the events, and the most commands of the firmware that a poll took. */
 static void poll_near(struct near *near)
 {
   struct pst_completion got[64];

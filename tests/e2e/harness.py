@@ -92,8 +92,8 @@ class Case(children.Case):
         self.assertEqual(left, {}, "Unix sockets")
 
     def in_one_of_three(self, attempt):
-        """Tries up to three times what other programs spoil that take the CPU away for as long as a run lasts, and a
-        fault spoils each time: attempt() returns None, or why not. Conditions that must always hold it asserts."""
+        """Makes up to three attempts: other programs that take the CPU spoil one now and then, and a fault spoils each.
+        attempt() returns None, or why it failed; conditions that must always hold it asserts."""
         for _ in range(3):
             why = attempt()
             if why is None:

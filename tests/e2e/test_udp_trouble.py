@@ -52,7 +52,7 @@ class Trouble(Case):
         return self.only_stream(self.result())
 
     def told_to_end(self, child):
-        """Nobody else ends it. The receiver has taken all that came to its socket first."""
+        """Ends a receiver, which nobody else ends, once it has taken all that came to its socket."""
         wait_until(lambda: netns.udp_socket(child.pid, self.udp_port)[0] == 0, 20, "an empty socket")
         child.signal(signal.SIGINT)
         return self.ended(child)

@@ -131,7 +131,7 @@ template <typename T> bool litmus_cas(rl::atomic<T> *at, T *expected, T value, i
   }
   return at->compare_exchange_strong(*expected, value, litmus_order(order, RMW), $);
 }
-/* The parts of each read-modify-write. */
+/* Does a read-modify-write in its parts: a load, and compare-and-swaps until one succeeds. */
 template <typename T, typename F> T litmus_rmw(rl::atomic<T> *at, F change, int order)
 {
   T found = at->load(weakened == WEAK_RMW ? litmus_order(order, LOAD) : rl::mo_relaxed, $);

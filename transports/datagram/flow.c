@@ -241,9 +241,9 @@ static void dg_flow_note_successor(struct dg_flow *flow, const struct dg_identit
   successor->datagrams++;
 }
 
-/* Another sender, while the one that is followed goes on. Messages of a sender that was followed
- * before are lost. Those of another sender are lost if it is followed later, or if the stream ends
- * by it. */
+/* Counts a datagram of another sender, while the one that is followed goes on. Messages of the
+ * sender that was followed before are lost. Those of another one are lost if it is followed later,
+ * or if the stream ends by it. */
 static void dg_flow_ignore(struct dg_flow *flow, const struct dg_identity *by, uint32_t raw)
 {
   flow->counts.heard++;

@@ -93,7 +93,7 @@ static const char *const dg_family_choices[] = {"auto", "ipv4", "ipv6", NULL};
                 "How many messages late a message may be. A foreign sender whose numbers go "      \
                 "back further counts as restarted. At most 32767 with `rtp`.")
 
-/* Rules for options that only RTP's header has room for. */
+/* Rules for options that need room in a header: RTP's, or, for `authenticate`, any. */
 #define DG_RULES                                                                                   \
   DG_RTP_ALONE("ssrc", "0"), DG_RTP_ALONE("payload_type", "128"), DG_RTP_ALONE("frame", "0"),      \
   {                                                                                                \

@@ -146,8 +146,8 @@ static int eth_configure_device(struct eth_port *port)
 }
 
 /* Sets the MTU of a card, or of the interface that a tap makes. The interface that a tap takes
- * frames from is left alone, though DPDK would set it, too. Settings that a driver does not make
- * stay as they are. */
+ * frames from is left alone, though DPDK would set it, too. An MTU that the driver cannot
+ * set stays as it is; a value that it refuses is an error. */
 static int eth_configure_set_mtu(const struct eth_port *port)
 {
   int rc = port->has_remote ? (port->mtu > RTE_ETHER_MTU ? -EINVAL : 0)

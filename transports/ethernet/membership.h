@@ -74,7 +74,7 @@ static inline bool eth_group_is_wanted(const struct eth_group *group)
 
 struct eth_group *eth_group_find(struct eth_groups *groups, const uint8_t address[16]);
 /* Removes members that are not joined and whose changes have all been reported; and the group, if
- * none is joined. */
+ * nothing of it is joined and no report is due. */
 void eth_group_settle(struct eth_group *group);
 
 #endif

@@ -235,7 +235,7 @@ static void eth_options_check_eal(const struct pst_check *check)
   }
 }
 
-/* Returns the option that names the port, without a device. */
+/* Returns the value of the option that names the port, its last 40 bytes; no device is needed. */
 static const char *eth_options_port_name(const struct pst_check *check)
 {
   static const char *const names[] = {"device", "socket", "netdev"};

@@ -230,7 +230,7 @@ static void eth_pool_order_free(struct order *order)
   free(order);
 }
 
-/* Orders the mbufs of a split pool: those behind the slots are spares from now on. */
+/* Moves the mbufs of a split pool that lie behind the slots to its spares. */
 static void eth_pool_order_split(struct order *order, const struct eth_pool *pool, uint32_t spares)
 {
   for (uint32_t i = 0; i < spares; i++)

@@ -59,7 +59,7 @@ struct eth_port {
   const struct pst_host *host;
   char identity[ETH_TEXT_MAX]; /* as the options name it, for messages, too */
   char name[RTE_ETH_NAME_MAX_LEN];
-  char arguments[ETH_TEXT_MAX]; /* of DPDK */
+  char arguments[ETH_TEXT_MAX]; /* that DPDK got */
   char socket[108];
   uint16_t id;
   const struct eth_driver *driver;

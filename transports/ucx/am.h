@@ -61,8 +61,8 @@ uint32_t ucx_am_sources(ucp_dt_iov_t *to, const struct pst_request *request);
 void ucx_am_send(struct ucx_am *am);
 /* The same of one whose bytes lie in `gathered` already. */
 void ucx_am_send_gathered(struct ucx_am *am);
-/* The receiver fetches its sources, which are memory of this type. `memh` is that of the only
- * source, or NULL: without one UCX registers the memory each time. */
+/* Sends an active message whose sources, memory of this type, the receiver fetches. `memh` is that
+ * of the only source, or NULL: without one UCX registers the memory each time. */
 void ucx_am_offer(struct ucx_am *am, ucs_memory_type_t type, ucp_mem_h memh);
 /* A header alone. False: none is free. */
 bool ucx_am_control(struct ucx_link *link, const struct ucx_header *header);

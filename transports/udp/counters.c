@@ -42,8 +42,8 @@ static uint64_t udp_counters_lesser(uint64_t a, uint64_t b)
 }
 
 /* Drops behind the last message that had a wrong checksum come off the tail, where numbers show
- * gaps; returns how many. Once a message has brought a
- * count of drops, none of these drops is in the tail. */
+ * gaps; returns how many. Once a message has brought a count of drops, none of these drops is in
+ * the tail. */
 static uint64_t udp_counters_take_bad_tail(struct udp_rx *rx, const struct udp_drops_news *news,
                                            struct dg_losses *losses)
 {
@@ -83,7 +83,7 @@ static uint64_t udp_counters_bad_of_kernel(struct udp_rx *rx, const struct udp_d
 
 /* Sums are checked as datagrams are read, and a message carries the drops from before it came: most
  * of the damaged ones leave a gap that nothing explains. Drops that neither gaps nor such messages
- * account for lie behind the last message. */
+ * account for lie behind the last message, as far as there are drops behind it. */
 static void udp_counters_split_numbered(struct udp_rx *rx, const struct udp_drops_news *news,
                                         struct dg_losses *losses)
 {

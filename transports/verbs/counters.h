@@ -35,7 +35,8 @@ uint64_t vb_counters_growth(const struct vb_counters *before, const struct vb_co
 bool vb_counters_slow(const struct vb_counters *before, const struct vb_counters *now, char *text,
                       size_t size);
 /* Writes the counters that show trouble and have grown, and how many packets went where none came:
- * "completer_retry_err +6, sent_pkts +7, rcvd_pkts +0"; "none has grown". Always terminated. */
+ * "completer_retry_err +6, sent_pkts +7, rcvd_pkts +0"; "none has grown"; "none can be read".
+ * Always terminated. */
 void vb_counters_text(const struct vb_counters *before, const struct vb_counters *now, char *text,
                       size_t size);
 

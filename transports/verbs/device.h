@@ -12,8 +12,8 @@
 
 #include "gid.h"
 
-/* Returns a verbs call's errno as -errno for the host. EINVAL becomes -EIO, since it does not come
- * from an option (transport.h, open). */
+/* Returns a verbs call's errno as -errno for the host. 0 and EINVAL become -EIO: EINVAL does not
+ * come from an option (transport.h, open). */
 static inline int vb_call_error(int code)
 {
   return code == 0 || code == EINVAL ? -EIO : -code;

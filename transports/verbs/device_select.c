@@ -91,7 +91,8 @@ static bool vb_select_has_gid(const struct vb_port *port, const struct vb_gid_wi
   return false;
 }
 
-/* Ways in which a port can be named, beside its number. */
+/* Conditions on a port, beside its number and its device's name: none, a GID of this network
+ * namespace, a GID, or that it is active. */
 enum by { BY_NUMBER, BY_GID_HERE, BY_GID, BY_STATE };
 
 /* The first such port into *match. How many there are. */

@@ -38,8 +38,8 @@ static inline struct pst_endpoint *vb_poll_whose(struct pst_worker *worker, cons
   return pst_places_find(&worker->endpoints, (uint32_t)(wc->wr_id >> 32) & PST_PLACE_NUMBERS);
 }
 
-/* Takes the completions at the front that say of this endpoint's requests that they are done, which
- * the last of them says of all. Returns how many. */
+/* Takes the successful completions at the front that are of one endpoint's requests, in order; the
+ * last of them completes all requests before it. Returns how many. */
 static uint32_t vb_poll_sent_in_line(struct pst_endpoint *endpoint, uint32_t most)
 {
   struct pst_worker *worker = endpoint->worker;

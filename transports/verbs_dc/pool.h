@@ -85,8 +85,8 @@ static inline struct dc_worker *dc_worker_of(const struct pst_worker *worker)
 
 int dc_worker_open(struct pst_worker *worker);
 void dc_worker_close(struct pst_worker *worker);
-/* Returns whether the endpoint holds an initiator. Otherwise it waits for one, and its work() is
- * called once it has one. */
+/* Takes an initiator for the endpoint, unless it holds one. Returns whether it holds one now.
+ * Otherwise it waits for one, and its work() is called once it has one. */
 bool dc_take(struct dc_endpoint *dc);
 /* All that it posted is done, and told. */
 void dc_give(struct dc_endpoint *dc);
@@ -110,8 +110,8 @@ void dc_stop(struct dc_endpoint *dc);
 /* A request was flushed, or the one before them failed: once none is left the stream can be used
  * again. */
 void dc_flushed(struct dc_endpoint *dc);
-/* Takes the completions that were polled and drops errors. Before requests are posted again: RESET
- * takes only those in the completion queue. */
+/* Takes the endpoint's completions that were polled, and drops errors. Called before requests are
+ * posted again: RESET removes only completions that are still in the completion queue. */
 void dc_take_sent(struct dc_endpoint *dc);
 /* Posts the requests under way again, to where the peer is now, each at its place in the send
  * queue: without the first `arrived` SENDs, the requests that those announced, and credit that

@@ -24,8 +24,7 @@ static void rc_qp_name(const struct pst_endpoint *endpoint, uint32_t which, char
     snprintf(text, 128, "%s", endpoint->label);
 }
 
-/* Lists the capacities that are less than needed: "16 of 264 sends". Empty: none is. Empty: nothing
- * is. */
+/* Lists the capacities that are less than needed: "16 of 264 sends". Empty: none is. */
 static void rc_qp_list_missing(const struct pst_endpoint *endpoint, const struct ibv_qp_cap *want,
                                const struct ibv_qp_cap *given, char *text, size_t size)
 {

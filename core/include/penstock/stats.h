@@ -33,7 +33,7 @@ enum pst_stage {
   PST_STAGES = 7,
 };
 
-/* Limits of a stream that are not a stage. */
+/* Causes that limit a stream if no stage does. */
 enum pst_limit {
   PST_LIMIT_CPU = -1,        /* its own work */
   PST_LIMIT_STARVATION = -2, /* its thread was ready to run, but other threads had the CPU */

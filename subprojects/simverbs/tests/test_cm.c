@@ -51,7 +51,7 @@ static struct rdma_cm_event *take(struct rdma_event_channel *channel, enum rdma_
   return event;
 }
 
-/* Returns the event's status. */
+/* Takes and acknowledges an event of that type; returns its status. */
 static int expect(struct rdma_event_channel *channel, enum rdma_cm_event_type type)
 {
   struct rdma_cm_event *event = take(channel, type);

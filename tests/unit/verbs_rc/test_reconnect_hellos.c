@@ -138,7 +138,7 @@ static void what_was_received_does_not_count_again(void **state)
   lane->counted = 4;
   hear(0, THEIRS, NUMBER - 1);
   assert_int_equal(count_repeated(lane, 10), 3);
-  /* Messages of a new connection are new. */
+  /* Messages behind a hello of another try are new: none counts as repeated. */
   begin(true, 1);
   lane->peer_number = connection.reconnect.peer_number = THEIRS;
   hear(0, THEIRS + 1, NUMBER - 1);
