@@ -190,6 +190,9 @@ static int tls_verify(X509_STORE_CTX *store, void *unused)
   if (X509_STORE_CTX_get_error(store) == X509_V_OK)
     X509_STORE_CTX_set_error(store, X509_V_ERR_HOSTNAME_MISMATCH);
   tls_say_unverified(session, X509_STORE_CTX_get_error(store), certificate);
+  /* The alert is then the one for credentials of another kind, and blames no CA. */
+  if (session->context->params.psk)
+    X509_STORE_CTX_set_error(store, X509_V_ERR_APPLICATION_VERIFICATION);
   return 0;
 }
 

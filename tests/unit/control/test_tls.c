@@ -297,7 +297,7 @@ static void test_refused_keys(void **state)
                  "has another pre-shared key of this name", &both);
   assert_refused(&both, &node, "it has a pre-shared key",
                  "has no pre-shared key, and this end takes no other credentials", &both);
-  assert_refused(&here, &both, "was not asked for: this end has `psk`", "refuses this end's",
+  assert_refused(&here, &both, "was not asked for: this end has `psk`", "it has a pre-shared key",
                  &here);
 }
 
