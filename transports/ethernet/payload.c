@@ -29,10 +29,10 @@ const char *eth_payload_judge(const struct eth_payload_facts *facts)
     return "txq_inline_min above 42 in `devargs` has its driver read payloads";
   if (facts->segments_max < 2)
     return "its driver sends no packets of several segments";
-  if (facts->sums_bytes)
-    return "the CPU sums the payload for `framing: sequence`; `checksum: false`";
   if (facts->has_tags)
     return "`authenticate` has the CPU compute a tag over the payload";
+  if (facts->sums_bytes)
+    return "the CPU sums the payload for `framing: sequence`; `checksum: false`";
   if (facts->sums_udp)
     return "`udp_checksum: software` has the CPU sum the payload";
   if (!facts->offloads_udp && facts->may_be_ipv6)

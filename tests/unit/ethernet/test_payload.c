@@ -68,8 +68,7 @@ static void each_lack_has_its_reason(void **state)
   facts = good;
   facts.sums_bytes = true;
   assert_refused(&facts, "`checksum: false`");
-  facts = good;
-  facts.has_tags = true;
+  facts.has_tags = true; /* instead of sums */
   assert_refused(&facts, "`authenticate`");
   facts = good;
   facts.sums_udp = true;
