@@ -87,7 +87,11 @@ class Tls(ServeCase):
     def test_files_and_requests(self):
         random_file(self.root / "big", 3 * MIB)
         random_file(self.here / "small", 1000)
-        for server, client in self.pairs():
+        socket = self.folder / "share"
+        self.start("share", "--socket", socket, "--transport", "loopback").wait_line("share: serving")
+        through = ("--transport", "share", "--transport-option", f"socket={socket}")
+        routed = tuple((*end, *through) for end in self.pairs()[0])
+        for server, client in (*self.pairs(), routed):
             self.serve(*server)
             self.get("big", "--overwrite", *client)
             self.assertEqual(sha256(self.root / "big"), sha256(self.here / "big"))
