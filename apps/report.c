@@ -232,8 +232,8 @@ static void report_judge_expects(struct judged *judged)
   }
 }
 
-/* Where the stream broke off, that too little came is no fault of its own; of a foreign sender of
- * whom nothing came there is nothing to expect. */
+/* Reports each expectation that was not met. If the stream broke off, leaves out those of amounts,
+ * and all if nothing was delivered. */
 static void report_say_expects(struct judged *judged)
 {
   char why[EXPECT_SENTENCE_BYTES + ACCOUNTING_FIRST_WRONG_BYTES], at[64];

@@ -28,7 +28,7 @@
 static struct {
   const struct command *command;
   const struct arguments *arguments;
-  pid_t process; /* that began it: a child of its own writes none */
+  pid_t process; /* that began it: a child of this process writes no result */
   int interrupted_fd;
   struct atomic_file last; /* the last result's: opened at first, since at the end there may be no
                               descriptor for it, and the sandbox allows no new file */

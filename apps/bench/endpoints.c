@@ -79,7 +79,7 @@ static const char **bench_endpoints_copy_words(const char **words, size_t count)
   return copy;
 }
 
-/* written NULL: it has nothing of its own. */
+/* written NULL: the endpoint has only the options of all. */
 static int bench_endpoints_read(const struct arguments *arguments, const struct bench_plan *plan,
                                 const char *written, struct endpoint *endpoint,
                                 struct pst_error *error)

@@ -131,7 +131,7 @@ void connection_send(struct connection *peer, const struct wire_message *message
 void connection_watch(struct connection *peer);
 /* Say BYE (code 0: without a reason), let the last bytes out, then close. */
 void connection_close(struct connection *peer, int code, const char *text);
-/* End it for a fault of its own: one line is logged, its streams fail, and it hears why. */
+/* End it for a fault of the peer: one line is logged, its streams fail, and the peer learns why. */
 void connection_drop(struct connection *peer, int code, const char *format, ...) PST_PRINTF(3, 4);
 /* End it for -errno of this process, which `what` names: "has no room for it". */
 void connection_fail(struct connection *peer, int code, const char *what);

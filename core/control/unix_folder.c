@@ -15,7 +15,7 @@
 #include "unix_fd.h"
 #include "util/closer.h"
 
-#define PREFIX "penstock-unix-" /* of its own: what else a user calls so is not swept */
+#define PREFIX "penstock-unix-" /* used for nothing else: leftovers of it are swept */
 #define SOCKET_NAME "s"
 #define BACKLOG 1024
 #define TRIES 8

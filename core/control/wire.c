@@ -228,8 +228,8 @@ static int wire_read_pairs(struct pst_cbor_reader *r, struct control_pair *pairs
 
 enum wire_kind { WIRE_OWN, WIRE_U32, WIRE_U64, WIRE_TEXT, WIRE_FIXED, WIRE_BYTES, WIRE_PAIRS };
 
-/* The value of a key, but for those of its own form: where it lies in a message, and its bounds: of
- * the number, of the length of a text or of bytes, or of how many pairs there are. */
+/* The value of a key (except those of kind OWN): its place in a message, and the bounds of the
+ * number, of the length of a text or of bytes, or of how many pairs there are. */
 struct wire_field {
   enum wire_kind kind; /* OWN: wire_write_own(), wire_read_own() */
   const char *name;

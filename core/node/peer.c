@@ -123,8 +123,8 @@ static uint32_t peer_entries(const struct pst_node *node)
 
 /* ---- Opening ----------------------------------------------------------------------- */
 
-/* A ring of its own is alone in its region, so that a peer that may write into it may write nowhere
- * else. */
+/* A peer's own ring is alone in its region, so that a peer that may write into the ring may write
+ * nowhere else. */
 static int peer_open_ring(struct pst_node *node, struct pst_peer *peer)
 {
   peer->ring = node->shares_ring ? &node->ring : &peer->own_ring;

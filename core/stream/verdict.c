@@ -59,8 +59,8 @@ static double verdict_starved_share(const struct pst_stats *stats)
 }
 
 /* A thread without a CPU is in one of its stages, and its peer waits for it in another: starvation
- * lengthens all of them. A stage of its own that lasts nearly always is what it would wait for
- * with a CPU, too. */
+ * lengthens all of them. But if a stage of this thread lasts nearly all the time, the thread would
+ * wait there with a CPU, too. */
 static bool verdict_is_starved(int best, double share, double starved)
 {
   bool is_peers = best == PST_STAGE_CREDIT || best == PST_STAGE_EMPTY;

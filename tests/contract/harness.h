@@ -136,7 +136,7 @@ void contract_host_refuses_works(bool refuses);
 /* Works wait, and are done when this ends. */
 void contract_host_holds_works(bool holds);
 
-/* Options of a plugin with their defaults, and what is given over them; options_free(). */
+/* Options of a plugin: the defaults, overridden by `text` and `list`. Free by options_free(). */
 struct pst_options *contract_options(const struct pst_description *description, const char *text,
                                      const char *const *list);
 void contract_image_open(const struct contract_variant *variant, bool second,

@@ -34,7 +34,7 @@ static void post(struct ends *ends, const struct pst_operation *o)
   assert_int_equal(pst_peer_post(ends->pair.server.peer, o, 1), 1);
 }
 
-/* It ends so; nobody else is polled. */
+/* The next DONE is of this operation, with this status; only the server is polled. */
 static void ends_as(struct ends *ends, uint8_t op, int status)
 {
   const struct pst_node_event done = await(&ends->pair.server, NULL, PST_NODE_DONE);

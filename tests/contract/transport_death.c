@@ -315,7 +315,7 @@ static void requests_end_though_the_peer_stands_still(void **state)
   peer_stands_still(variant, true);
 }
 
-/* It tells its address and never connects: its control channel may say no more. */
+/* The peer sends its address and never connects, as after its control channel broke. */
 static void peer_that_does_not_connect_is_given_up_in_time(void **state)
 {
   contract_rule(

@@ -90,7 +90,7 @@ static bool flow_has_bytes_of(struct flow *flow, const struct pst_completion *me
          contract_verify(contract_payload(&flow->pair->receiver, message), length, number);
 }
 
-/* It is there, or comes soon: it was sent before one that came. */
+/* Waits for a message that was sent before one that has arrived. Returns whether it came. */
 static bool flow_comes(struct flow *flow, uint64_t number)
 {
   struct contract_side *side = &flow->pair->receiver;

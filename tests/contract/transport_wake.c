@@ -65,7 +65,7 @@ static void arm_finds_what_is_there_already(void **state)
   contract_post_one(pair, &request);
   struct contract_side *side = &pair->receiver;
   uint64_t deadline = contract_now_ns() + contract_deadline_ns;
-  /* It says so, or the descriptor does. */
+  /* arm() returns -EAGAIN, or the descriptor is readable. */
   while (side->image.ops->arm(side->worker) != -EAGAIN && !readable(side, 0))
     contract_in_time(deadline,
                      "arm to say -EAGAIN, or event_fd to be readable: a message is there");

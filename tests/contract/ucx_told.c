@@ -233,7 +233,7 @@ static void a_full_peer_hears_of_a_close_behind_the_worker(void **state)
   contract_complaints();
 }
 
-/* It was killed while the device waited for it: the device closes without a wait. */
+/* The peer is killed while the device waits for it: the device then closes without a wait. */
 static void a_full_peer_that_dies_is_not_waited_for(void **state)
 {
   (void)state;

@@ -145,7 +145,7 @@ static void what_was_not_written_is_not_read(void **state)
   ends_close(&ends);
 }
 
-/* It takes its way through the queue that messages and WRITEs have, one part after the other. */
+/* A FLUSH of many regions goes through the queue of messages and WRITEs, one part at a time. */
 static void many_are_read_and_none_overtaken(void **state)
 {
   (void)state;

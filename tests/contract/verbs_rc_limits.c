@@ -261,7 +261,7 @@ static uint64_t objects(void)
          simulated_said("show", " PDs, ");
 }
 
-/* It is refused in these words, as often as it is tried, and nothing is left of it. */
+/* Each of three attempts to open an endpoint is refused in these words, and leaves no object. */
 static void is_refused(struct contract_side *side, uint32_t requests, const char *words)
 {
   const uint64_t before = objects();

@@ -154,7 +154,7 @@ static void speak(void)
   }
 }
 
-/* It is over when the other side has closed: all that was said has been heard. */
+/* Closes this side and waits until the other has closed: then it has read all bytes. */
 static void part(int fd)
 {
   char sink[4096];

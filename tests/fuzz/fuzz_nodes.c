@@ -147,7 +147,7 @@ static void on_withdraw(struct seen *s, const struct control_node_message *m)
   REQUIRE(s->has_joined && m->region >= 1 && m->region <= REGIONS);
   REQUIRE(s->may_go[m->region]);
   s->may_go[m->region] = false;
-  /* It may have been refused, which has crossed this on its way. */
+  /* The offer may have been refused, in a message that crossed this one. */
   if (!s->on_offer[m->region])
     return;
   s->on_offer[m->region] = false;

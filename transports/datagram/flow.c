@@ -338,7 +338,7 @@ static uint32_t dg_flow_take_candidate(struct dg_flow *flow, const struct dg_ide
 }
 
 /* A number that neither reordering nor loss explains, in the name of the sender that is followed.
- * It is a stray while that one goes on. */
+ * The message is a stray while that sender goes on. */
 static uint32_t dg_flow_take_stray(struct dg_flow *flow, const struct dg_identity *by, uint32_t raw,
                                    struct dg_message *message, uint64_t *cause)
 {

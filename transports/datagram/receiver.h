@@ -3,8 +3,8 @@
  * The receiving half of an endpoint: from an arrival to MESSAGE completions, with the message that
  * is held until its successor comes and the one that found no room in the last poll.
  *
- * Slots are those of the endpoint's ring (pst_cpu_ring.slots). A datagram is in a slot that is
- * taken; the slot is given back, or its token is out, or it is the held one's.
+ * Slots are those of the endpoint's ring (pst_cpu_ring.slots). Each datagram takes a slot. Then the
+ * slot is returned, or its token is out, or the slot belongs to the datagram that is held.
  */
 #ifndef DATAGRAM_RECEIVER_H
 #define DATAGRAM_RECEIVER_H

@@ -14,7 +14,7 @@
 
 /* While polled, a worker reads the device's events a millisecond after any worker did. It walks
  * over its endpoints where something is due, at most once a millisecond, and otherwise each 10 ms.
- * It does both in each 256th look, whatever the clock says. */
+ * Each 256th look does both, whatever the clock says. */
 #define EVENTS_NS UINT64_C(1000000)
 #define DUE_NS UINT64_C(1000000)
 #define WALK_NS UINT64_C(10000000)

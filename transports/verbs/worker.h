@@ -106,8 +106,8 @@ struct ibv_cq *vb_cq_create(const struct pst_worker *worker, uint32_t room);
  * after a log. */
 int vb_cq_grow(struct pst_worker *worker, uint32_t wanted, const char *label);
 
-/* domain.c: for a queue pair of the worker in that domain, until it is given back: so that the
- * provider takes no locks, or another thread's doorbells. Without thread domains: the domain's. */
+/* domain.c: a protection domain for a queue pair of the worker. With it the provider takes no
+ * locks, and no doorbells of other threads. Without thread domains: the domain's PD. */
 struct ibv_pd *vb_thread_domain_take(struct pst_worker *worker, struct vb_domain *domain);
 void vb_thread_domain_give(struct pst_worker *worker, const struct ibv_pd *pd);
 void vb_thread_domains_close(struct pst_worker *worker);

@@ -68,17 +68,17 @@ struct pst_stream_params {
   const struct pst_origins *origins; /* NULL: findings are at "params.streams[0]" */
 };
 /* Credentials for TLS 1.3 on the control channel: `certificate`, `key` and `ca`, or `psk`. Files
- * are read again when they have changed. Secrets have mode 0600, or 0640 and are root's. */
+ * are read again when they have changed. A secret's file has mode 0600, or is root's with 0640. */
 struct pst_tls_params {
   uint32_t struct_size;
   uint32_t peer_count;
-  const char *certificate;  /* PEM: of this end, behind it those that lead to the CA */
+  const char *certificate;  /* PEM: this end's certificate, then intermediate ones */
   const char *key;          /* PEM: its private key, without a passphrase */
-  const char *ca;           /* PEM: who signs the certificates of peers */
-  const char *crl;          /* PEM: what they have revoked; NULL: nothing is looked up */
-  const char *const *peers; /* names (DNS or URI) that a peer's certificate has one of; none: a
-                               listener takes each of the CA's, and who connects wants the host's */
-  const char *psk;          /* lines of NAME:HEX; who connects shows the first of them */
+  const char *ca;           /* PEM: the CAs that sign the certificates of peers */
+  const char *crl;          /* PEM: their revocation lists; NULL: revocation is not checked */
+  const char *const *peers; /* DNS names or URIs; a peer's certificate must have one. None: a
+                               listener accepts all of `ca`, a client requires the host's name */
+  const char *psk;          /* lines of NAME:HEX; the end that connects uses the first */
 };
 struct pst_config_params {
   uint32_t struct_size;

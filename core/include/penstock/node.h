@@ -233,7 +233,7 @@ struct pst_area_params {
   const char *lower; /* the user's options that size it, for the remedy in error messages: "`--size`
                         or `--depth`"; NULL: none */
   uint32_t access;   /* PST_ACCESS_REMOTE_*: what it will be offered for; memory that cannot be
-                        offered   so is refused here, with the reason. 0: no check */
+                        offered so is refused here, with the reason. 0: no check */
   uint32_t reserved; /* 0 */
 };
 /* Allocate an area. Memory that the CPU cannot touch (a GPU's) must be allocated before the peers

@@ -50,7 +50,7 @@ struct pst_share_stats {
   uint64_t requests, messages; /* posted, and delivered, since the start */
 };
 
-/* Open plugins and socket, and serve in threads of its own. Blocks for as long as plugins load.
+/* Open plugins and socket, and serve in new threads. Blocks for as long as plugins load.
  * 0; -EINVAL: a wrong option or limit (exit status 2); -EADDRINUSE: another process serves this
  * socket; -errno (3): the plugin or the socket is not available here. */
 PST_EXPORT int pst_share_open(const struct pst_share_params *params, struct pst_share **share,

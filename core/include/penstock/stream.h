@@ -87,7 +87,7 @@ PST_EXPORT uint32_t pst_sender_thread(const struct pst_sender *sender);
 PST_EXPORT uint32_t pst_receiver_thread(const struct pst_receiver *receiver);
 PST_EXPORT int pst_session_thread_cpu(const struct pst_session *session, uint32_t thread);
 
-/* Sleep where the thread may. A thread calls this when a round over its streams moved nothing.
+/* Sleep, if the configuration allows. A thread calls this after a round that moved nothing.
  * Without `threads.sleep_after` it returns at once. With it, a thread that has been idle for that
  * long sleeps until a message, room, an event, or `until_ns` (CLOCK_MONOTONIC, or NULL for no
  * bound); it may wake early. Returns 1 if it slept, 0 if not; -EINVAL: no such thread.

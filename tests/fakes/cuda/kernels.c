@@ -201,7 +201,7 @@ static const struct CUfunc_st functions[] = {
     {"consumer_sum", sizeof(struct consumer_args), consumer_sum, consumer_ranges, NULL},
 };
 
-/* It takes memory of the device, until it is unloaded or its context ends. */
+/* A module uses memory of the device, until it is unloaded or its context ends. */
 #define MODULE_BYTES 4096
 struct CUmod_st {
   struct CUmod_st *next;

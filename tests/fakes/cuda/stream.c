@@ -194,7 +194,7 @@ cuda_status fake_StreamCreate(cuda_stream *stream, unsigned int flags)
   return CUDA_SUCCESS;
 }
 
-/* It does not wait for work: the stream's own thread ends it behind that. */
+/* Does not wait for the stream's work: the stream's thread frees the stream after it. */
 cuda_status fake_StreamDestroy(cuda_stream stream)
 {
   pthread_mutex_lock(&fake.mutex);

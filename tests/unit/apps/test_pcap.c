@@ -299,7 +299,7 @@ static void broken_capture_ends_with_an_error(void **state)
   unlink("in.pcap");
 }
 
-/* It has begun by then: the configuration is right; what is whole before it is sent. */
+/* The run has begun, so its status is not 2; the packets before the damage are sent. */
 static void broken_behind_the_first_batch_fails_the_run(void **state)
 {
   enum { WHOLE = SOURCE_BATCH + 9 };

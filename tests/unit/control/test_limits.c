@@ -170,7 +170,7 @@ static void test_no_descriptor_for_a_connection(void **state)
     give_back();
     assert_true(plain_closed(fd));
     close(fd);
-    /* It has been let in, so that the spare descriptor is there again. */
+    /* A sender is accepted again, so the spare descriptor has been reopened. */
     close(plain_sender(port, &got));
     descriptors_wait(before);
   }

@@ -45,7 +45,7 @@ static void nothing_lies_between_looks_that_are_none(void **state)
   assert_int_equal(difference.at_ns, 0);
 }
 
-/* It works for as long as the kernel needs to count it, however slow the machine is. */
+/* The thread works until the kernel has counted its time, however slow the machine is. */
 static void a_thread_that_works_is_seen_to(void **state)
 {
   struct usage from = {.at_ns = 0}, to = {.at_ns = 0}, kept = {.at_ns = 0}, difference;

@@ -79,7 +79,7 @@ static void another_process_that_saw_no_wish_is_looked_for_again(void **state)
   const uint64_t token = full(true);
   fd.fd = lb_event_fd(rig.worker);
   assert_int_equal(timer_of_arm(), MS);
-  /* It looked before our wish was there for it, and we before its credit was there for us. */
+  /* The peer looked before it could see that this end is armed, and this end before the credit. */
   atomic_store(&rig.sender->own->port->armed, 0);
   assert_int_equal(release(token), 0);
   assert_int_equal(poll(&fd, 1, 5000), 1);

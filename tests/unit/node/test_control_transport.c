@@ -179,7 +179,7 @@ static void the_other_end_has_none_either(void **state)
   side_close(&server);
 }
 
-/* It sleeps until a message comes, and need not be polled meanwhile. */
+/* A node sleeps until a message comes, and need not be polled meanwhile. */
 static void waiting_ends_when_a_message_comes(void **state)
 {
   struct pair pair;

@@ -136,7 +136,7 @@ static void killed_at(enum stage stage)
     if (!dead && read(kin.said, &what, 1) == 1) {
       kill(kin.pid, SIGKILL);
       dead = true;
-      /* It may have died before it came. */
+      /* The client may have died before it connected. */
       if (stage == CONNECTING)
         deadline = now_ns() + 300000000;
     }

@@ -57,7 +57,7 @@ static void start(enum node_peer_state state)
   said = 1;
 }
 
-/* It waits for as long as the other word may take. */
+/* The peer stays in this state for as long as the other end's message may take. */
 static void assert_waits(enum node_peer_state state)
 {
   const uint64_t now = clock_now_ns();

@@ -64,7 +64,7 @@ static void files_without_end(void **state)
   assert_in_range(answer(SERVE_KIND_FILE, 1000000), 1, 65536);
   assert_true(copy.listing);
   assert_in_range(copy.pending_count, 65536, 65536 + SERVE_ENTRIES_MAX);
-  /* It goes on once half of them have been fetched. */
+  /* The listing goes on once half of the names have been fetched. */
   while (!asked)
     assert_int_equal(serve_get_next(&copy, &t), 0);
   assert_in_range(copy.pending_count, 32000, 32768);
