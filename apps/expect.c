@@ -139,7 +139,7 @@ static void expect_judge_key(enum key key, const struct account *account,
   }
 }
 
-/* Else only the receiver can judge it. */
+/* True if this end can judge the expectation; else only the receiver can. */
 static bool expect_is_known(enum key key, const struct account *account)
 {
   switch (key) {

@@ -100,7 +100,7 @@ int bench_link_look(struct control_link *link);
 
 /* A TCP port that nobody has at that numeric host now; 0: none. */
 uint16_t bench_link_free_port(const char *host);
-/* One behind which the next is free, too. */
+/* Such a port whose successor is free, too. */
 uint16_t bench_link_free_ports(const char *host);
 
 #endif

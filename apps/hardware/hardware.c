@@ -358,7 +358,7 @@ static void hardware_cmd_run_memory(struct hardware *hardware, const char *memor
   const bool is_gpu = strcmp(memory, "host") != 0 && hardware_is_verbs(of->transport);
 
   snprintf(of->memory, sizeof(of->memory), "%s", memory);
-  /* One that is named and is nowhere is reported once. */
+  /* A memory that is named and has no device is checked once, and so reported. */
   for (of->gpu = 0; of->gpu < count || (of->gpu == 0 && is_named); of->gpu++) {
     hardware_cmd_run_scope(hardware, SCOPE_PAIR, of, blocked);
     if (is_gpu)

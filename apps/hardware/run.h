@@ -25,7 +25,7 @@ struct hardware_run {
 struct json_object *hardware_run_check(struct hardware_run *run, uint32_t check,
                                        const struct hardware_ask *of, const char *blocked,
                                        enum hardware_verdict *verdict);
-/* One that is not run, since what was asked for cannot be used. */
+/* A check that is not run, since what was asked for cannot be used. */
 struct json_object *hardware_run_skipped(uint32_t check, const struct hardware_ask *of,
                                          const char *why);
 

@@ -21,7 +21,7 @@ struct copy_rows {
 /* Opens lists for batches of up to `pieces` pieces. Returns 0 or -ENOMEM; close it either way. */
 int copy_rows_open(struct copy_rows *rows, uint32_t pieces);
 void copy_rows_close(struct copy_rows *rows);
-/* One more piece; an empty one is none. */
+/* Adds a piece; an empty piece adds nothing. */
 void copy_rows_add(struct copy_rows *rows, uint64_t source, uint64_t destination, uint64_t length);
 /* n views, from where they lie to `to` and on, one each `stride`. */
 void copy_rows_add_views(struct copy_rows *rows, const struct pst_view *views, uint32_t n,

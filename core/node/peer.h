@@ -164,7 +164,7 @@ void remote_offered(struct pst_peer *peer, const struct control_node_message *of
                     struct pst_blob *blob);
 void remote_open_all(struct pst_peer *peer); /* those that came before the transport was there */
 void remote_withdrawn(struct pst_peer *peer, uint32_t id);
-/* One operation less is under way in one that was withdrawn. */
+/* An operation on a region that the peer has withdrawn has ended. */
 void remote_unuse(struct pst_peer *peer, struct node_remote *remote);
 void remote_drop(struct pst_peer *peer, struct node_remote *remote);
 void remote_drop_all(struct pst_peer *peer);

@@ -33,7 +33,7 @@ static inline uint32_t interarrival_bucket(uint64_t value)
                     ((value >> shift) - INTERARRIVAL_STEPS));
 }
 
-/* One has arrived. A clock that was set back makes an interval of 0. */
+/* A message has arrived. A clock that was set back makes an interval of 0. */
 static inline void interarrival_see(struct interarrival *intervals, uint64_t time_ns)
 {
   uint64_t value = time_ns > intervals->last_ns ? time_ns - intervals->last_ns : 0;

@@ -164,7 +164,7 @@ int pst_receiver_verified(struct pst_receiver *receiver, struct pst_verify_resul
   return receiver_note_memory(receiver, rc);
 }
 
-/* One batch. A full queue is asked once what of it is done. */
+/* Begins to verify a batch. If the queue is full, polls it once and tries again. */
 static int receiver_verify_some(struct pst_receiver *receiver, const struct pst_view *views,
                                 uint32_t n)
 {

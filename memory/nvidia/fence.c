@@ -60,7 +60,7 @@ void cuda_fences_close(struct pst_memory *memory)
   }
 }
 
-/* One more that the caller has to release; false: too many. */
+/* Counts another fence that the caller has to release; false: too many. */
 static bool cuda_fence_count_out(struct pst_memory *memory, struct pst_fence *shared)
 {
   pthread_mutex_lock(&memory->lock);

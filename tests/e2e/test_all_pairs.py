@@ -174,7 +174,7 @@ class AllPairs(Case):
                 self.assertEqual(result["bench"]["all_pairs"]["matrix"][1], [None, None])
 
     def test_the_partner_of_a_lost_rank(self):
-        """It does not wait: rank 0 says that the other has gone, or lets it rest."""
+        """The partner does not wait: rank 0 says that the lost rank has gone, or gives it no measurement."""
         child, address, first = self.lead(4)
         with contextlib.ExitStack() as stack:
             ranks = [None] + [

@@ -120,7 +120,7 @@ class Death(Case):
 
 class Descriptors(Case):
     def test_a_sender_that_may_open_few(self):
-        """It names its own limit, and nobody's fault is the receiver's."""
+        """The sender names its own limit, and does not blame the receiver."""
         path = self.config(yaml_stream(sender="{count: 10}"))
         for limit in (20, 26, 27, 28):
             receiver = self.start("receive", path)

@@ -232,7 +232,7 @@ class Doctor(Case):
     # ---- --for ----
 
     def test_for_a_file(self):
-        """It names what the file needs and nothing else."""
+        """`doctor --for` reports what the file needs, and nothing else."""
         dgx, laptop = self.machine("dgx-h100"), self.machine("laptop")
         file = str(ROOT / "config" / "verbs.yaml")
         found, result = self.find(dgx, "--for", file, status=0)

@@ -90,7 +90,7 @@ class Host(Checking):
                          [("between both ends", "skipped"), ("within one process", "ok")])  # fmt: skip
 
     def test_what_is_not_usable(self):
-        """It is named with its reason, and the rest runs; nothing that runs is status 3."""
+        """An unusable plugin is named with its reason, and the rest runs; if nothing can run, the status is 3."""
         checks, result, child = self.check("--transport", "nothing,loopback", "--memory", "host,none", "--check", "address,memory")
         self.assertEqual(self.by_pair(result), {("memory", None, "host"): "ok", ("address", "nothing", None): "skipped",
                                                 ("address", "loopback", None): "ok"}, child)  # fmt: skip
@@ -109,7 +109,7 @@ class Host(Checking):
         self.assertIn("no transport here lists a device mlx5_77", lost.stderr)
 
     def test_no_contract_to_run(self):
-        """It is skipped, and says how to have it."""
+        """The check is skipped, and says how to get penstock-contract."""
         copy = shutil.copy(PROGRAM, self.folder / "penstock")
         checks, _, child = self.check("--transport", "loopback", "--check", "contract", "--plugin-path", BUILD / "transports",
                                       "--plugin-path", BUILD / "memory", program=copy,
@@ -162,7 +162,7 @@ class Host(Checking):
         return found, child
 
     def test_a_program_that_hangs(self):
-        """It is killed, and named with its command line."""
+        """The program is killed, and the report has its command line."""
         found, child = self.stopped_or_killed(signal.SIGSTOP, "memory", "--deadline", "--limit", "500ms", "--duration", "300ms")
         self.assertRegex(found["why"], r"had not ended after .* s \(--limit\), and was killed: .*penstock-contract .*memory-host\.so")
         self.assertEqual(found["steps"][0]["here"]["ended"], "still running")
@@ -194,7 +194,7 @@ class Host(Checking):
         self.assertEqual(result["hardware"]["peer_environment"]["hostname"], "host-1")
 
     def test_a_far_end_that_says_what_cannot_be(self):
-        """It steers no terminal, and the result keeps to its schema."""
+        """The far end's text cannot steer a terminal, and the result keeps to its schema."""
         hello = {"penstock_hardware_check": 1, "tools": -1, "memories": [None, {"name": "host", "devices": [{}]}], "environment": {
                     "hostname": "far\n\x1b[2J", "cores": "many", "huge_pages": [1], "extra": 1, "cpu": "x" * 200},
                  "transports": [7, {"name": "udp", "why": 1, "devices": [None, {"name": "\x1b[31m" * 99, "detail": "\u202e"}]}]}  # fmt: skip
@@ -393,7 +393,7 @@ class Hardware(Checking):
                     self.assertIn("`timeout`", checks["outage"]["remedy"])
 
     def test_an_outage_after_the_stream(self):
-        """It was not gone through: that is not told as if it were."""
+        """The stream had ended before the outage, so the check is `unknown`, not `ok`."""
         checks, _, child = self.check("--device", "mlx5_0", "--check", "outage", "--outage", f"sleep {2 * SLOWER}")
         self.assertEqual(self.verdicts(checks), {"address": "ok", "outage": "unknown"}, child)
         self.assertIn("longer --duration", checks["outage"]["why"])
@@ -478,7 +478,7 @@ class Hardware(Checking):
         self.assertIn("stopped by SIGINT", child.stderr)
 
     def test_a_program_that_crashes(self):
-        """It ends its step, and the report says which end and how."""
+        """A crash ends the step, and the report says at which end and how."""
         for word, whose in (("--server", "the other end"), ("--json", "this end")):
             with self.subTest(whose):
                 child = self.long_one()

@@ -267,7 +267,7 @@ class Prometheus(Metrics):
             self.skipTest("prometheus is not installed")
 
     def test_two_runs(self):
-        """It scrapes two runs for some seconds: what it has of each is what their results say."""
+        """Prometheus scrapes two runs for some seconds: its values of each are those of the results."""
         names = ("first", "second")
         ports = [free_port(), free_port()]
         folder = self.folder / "prometheus"

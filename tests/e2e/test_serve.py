@@ -120,7 +120,7 @@ class Requests(ServeCase):
         result = self.result("first.json")
         (error,) = result["errors"]
         self.assertEqual((error["code"], result["request"]["stopped"]), ("stopped", "signal"))
-        # It may have come before the first iteration.
+        # The signal may have come before the first iteration.
         self.assertRegex(error["text"], f"stopped by {number.name}( {done}|$)")
 
     def test_limits_are_named(self):

@@ -364,7 +364,7 @@ class Interrupted(ServeCase):
         self.assertEqual(client.stderr.count("penstock: error:"), 1, str(client))
 
     def test_what_was_left_may_be_of_another_file(self):
-        """It is compared, not trusted."""
+        """The part that was left is compared with the file, not trusted."""
         os.link(self.source, self.root / "file")
         with open(self.source, "rb") as source, open(self.here / f".file{PART}", "wb") as part:
             os.fchmod(part.fileno(), 0o600)  # as one is made; what others can read is not resumed
@@ -543,7 +543,7 @@ class Bounded(ServeCase):
         self.there_and_back(*(cgroup.prefix() for cgroup in self.cgroups))
         for cgroup in self.cgroups:
             self.assertEqual(cgroup.killed(), 0)
-            # It was at its limit, or it would have shown nothing.
+            # The group must have been near its limit, or the test would show nothing.
             self.assertGreater(cgroup.peak() or LARGE_MIB * MIB, min(LARGE_MIB, 60) * MIB // 2)
 
 
@@ -705,7 +705,7 @@ class Refused(ServeCase):
 
 class Limits(ServeCase):
     def test_a_root_that_was_removed(self):
-        """It is said to be gone, where it would list as empty; the server goes on."""
+        """The error says that the root is gone, not that it is empty; the server goes on."""
         self.serve()
         (self.here / "file").write_bytes(b"x")
         self.root.rmdir()

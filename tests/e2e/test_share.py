@@ -128,7 +128,7 @@ class Share(Case):
 
     @unittest.skipUnless(SIMULATED, "the simulated RDMA device is not built: libibverbs-dev is missing")
     def test_gpu_memory_that_the_router_cannot_have(self):
-        """It is staged, and the reason is the router's."""
+        """Such memory is staged, and the reason comes from the router."""
         router = self.simulated_router()
         ends = {**GPU_ENDS, "receiver": "{memory: cuda, sink: verify}", "sender": "{memory: host, source: pattern}"}
         path = self.share_config(**ends)
@@ -366,7 +366,7 @@ class Share(Case):
         self.assertEqual(router.wait(), 0, router)
 
     def test_unknown_group(self):
-        """It lets no client slip past a class by control group into the next."""
+        """A client with an unknown control group is refused, and gets no class behind one by control group."""
         secret = "0123456789abcdef"
         self.token("token", secret)
         router = self.router("loopback", *self.classes(
@@ -791,7 +791,7 @@ class Share(Case):
                 self.assertIn("breaks the protocol", str(child))
 
     def test_other_release(self):
-        """It reads why it is refused, whatever the size of its requests."""
+        """A client of another release reads why it is refused, whatever the size of its requests."""
         router = self.router("loopback")
         with hostile.Client(self.socket) as client:
             status, _, text, _ = client.raw(struct.pack("=II", 99, 1))

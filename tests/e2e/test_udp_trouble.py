@@ -125,7 +125,7 @@ class Receiver(Trouble):
         path = self.file("none", sender=", rate: 0")
         sender = self.start("send", path)
         sender.wait_line("messages of up to")
-        # It may have all that it wants before its socket could be seen.
+        # The receiver may have all its messages before its socket could be seen.
         receiver = self.start("receive", path, "--json", self.folder / "out.json", "--count", "20000")
         stream = self.ended(receiver)
         sender.signal(signal.SIGINT)

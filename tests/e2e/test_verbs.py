@@ -204,7 +204,7 @@ class Verbs(Case):
             self.assertGreater(worker["counters"]["completion_queue"], 0)
 
     def test_a_server_outlives_addresses(self):
-        """It begins before its port has one, and goes on with the next one."""
+        """The server starts before its port has an address, and goes on with the next address."""
         root = self.folder / "root"
         root.mkdir()
         random_file(root / "a", 100_000)
@@ -406,7 +406,7 @@ class Verbs(Case):
         self.run_program("run", path, "--duration", "0.2", **self.prefix())
 
     def test_a_device_whose_table_is_full(self):
-        """It is said to be, not the locked-memory limit, which had room."""
+        """The error names the full table, not the locked-memory limit, which had room."""
         path = self.verbs_config(message="64 B", ring=16)
         self.plant(caps="max_mr: 2")
         child = self.run_program("run", path, expect=3, **self.prefix())
@@ -465,7 +465,7 @@ class Verbs(Case):
         self.run_program("run", path, *shared, "--set", "streams.packets.ring=88", "--count", "2000", **self.prefix())
 
     def test_a_device_that_takes_no_reads(self):
-        """It streams, and has none of what is one-sided, which is said before a peer comes."""
+        """Streams run, and one-sided commands are refused before a peer comes."""
         self.plant(caps="max_rd_atomic: 0")
         self.run_program("run", self.verbs_config(), "--count", "1000", **self.prefix())
         for command in (("serve", "127.0.0.1:0", "--root", self.folder),

@@ -214,7 +214,7 @@ class VerbsDc(Case):
         self.assertIn("one end's GID is RoCE v1, the other's RoCE v2", said)
 
     def test_a_device_that_is_full(self):
-        """It may have DC: who has its queue pairs is what to look for."""
+        """The device may have DC: the remedy is to see who has its queue pairs."""
         self.fabric = str(self.write("full.yaml", "simverbs: 1\nhosts: [{name: one, devices: [{name: mlx5_0, caps: {max_qp: 0}}]}]\n"))
         child = self.run_program("run", *self.ends(), "--count", "1", expect=3, **self.prefix())
         self.assertRegex(child.stderr, "mlx5_0: mlx5dv_create_qp of a target: Cannot allocate memory; `rdma resource`")

@@ -166,7 +166,7 @@ class Routed(Between):
         guests.wait_until(
             lambda: router.network_counter("Ip", "InHdrErrors") > errors + 2, 60, "the router drops packets"
         )
-        # It retries for ever: retry_cnt is 7.
+        # The device retries for ever: retry_cnt is 7.
         self.assertFalse(near.ended(), str(near))
         self.assertFalse(far.ended(), str(far))
         self.assertGreater(self.guest("a").counters()["completer_retry_err"], 0)

@@ -100,7 +100,7 @@ class Streams(guests.Case):
 
     @contextlib.contextmanager
     def bad_wire(self, what):
-        """It is one: an end has noticed."""
+        """Makes the wire bad, and checks that an end has noticed."""
         before = self.trouble()
         with self.guest("a").netem(what):
             yield

@@ -66,8 +66,8 @@ class Trouble(test_verbs_rc.Streams):
         self.refused_by_the_peer("address")
 
     def test_a_receiver_that_is_not_ready(self):
-        """It is stopped, and its sender believes to have credit for twice as many messages; slowly,
-        so that the receiver is ahead of it until then, unless it stands still by itself."""
+        """The receiver is stopped, and its sender believes to have credit for twice as many messages. The
+        sender is slow, so that the receiver is ahead of it until then, unless it stalls by itself."""
         slowly = sets(transport__options__rnr_retry=0, streams__packets__sender__rate="2Mbps")
         for _ in range(3):  # now and then soft-RoCE neither answers nor goes on: the stream's timeout ends that
             receiver, sender = self.forged("slots", *SMALL, *slowly)

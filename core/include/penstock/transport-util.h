@@ -573,19 +573,19 @@ PST_INLINE int pst_slots_open(struct pst_slots *slots, uint32_t count)
   return 0;
 }
 
-/* A free one, of which there is one at least. */
+/* Takes a free slot. There must be one. */
 PST_INLINE uint32_t pst_slots_take(struct pst_slots *slots)
 {
   return slots->free[--slots->free_count];
 }
 
-/* One that was taken, and not given to the host, is free again. */
+/* Frees a slot that was taken and not handed to the host. */
 PST_INLINE void pst_slots_give(struct pst_slots *slots, uint32_t slot)
 {
   slots->free[slots->free_count++] = slot;
 }
 
-/* False: it is not out. */
+/* Frees a slot that was handed to the host. False: the host does not have it. */
 PST_INLINE bool pst_slots_release(struct pst_slots *slots, uint32_t slot)
 {
   if (slot >= slots->count || !slots->out[slot])

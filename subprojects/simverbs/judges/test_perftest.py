@@ -59,7 +59,7 @@ class Perftest(Judge):
 
     def test_latency_of_every_size(self):
         self.every_verb("lat", "-a", sizes=ALL_SIZES, verbs=("read", "send"), iterations=5)
-        # It spins on memory, where no library can make it give way to its peer: fewer sizes.
+        # ib_write_lat spins on memory, where no library can make it yield to its peer: fewer sizes.
         for size in (2, 4096, 1 << 20):
             self.play("ib_write_lat", "-s", size, sizes=(size,), iterations=5)
 
