@@ -244,7 +244,8 @@ class Share(Case):
             self.assert_accounted(stream)
             self.assertEqual((stream["verified"], stream["corrupted"]), (stream["messages_delivered"], 0))
             self.assertEqual((stream["duplicates"], stream["reordered"]), (0, 0))
-            self.assertEqual(list(stream["dropped"]), ["router_restarted"])
+            # None, where the receiver had taken all that was sent before its router was killed.
+            self.assertLessEqual(stream["dropped"].keys(), {"router_restarted"})
         self.assertEqual(results[0]["dropped"], results[1]["dropped"])
 
     def two_ends(self, path, sender_path=None, options=(RECONNECT, RECONNECT)):
