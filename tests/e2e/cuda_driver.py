@@ -9,6 +9,8 @@ import unittest
 from harness import BUILD, FAKES
 
 IS_REAL = os.environ.get("PENSTOCK_CUDA") == "real"
+# The fake's IPC opens another process' descriptor, which Landlock may forbid; CUDA's does not.
+SANDBOX = os.environ.get("PENSTOCK_SANDBOX", "off")
 HAS_KERNELS = (BUILD / "memory" / "nvidia" / "kernels.fatbin").exists()
 # Tests of an error that the fake makes by order.
 scripted = unittest.skipIf(IS_REAL, "it scripts the driver's answers")
@@ -17,8 +19,7 @@ scripted = unittest.skipIf(IS_REAL, "it scripts the driver's answers")
 def environment(script):
     if IS_REAL:
         return {}
-    # The fake's IPC opens another process' descriptor, which the sandbox forbids; CUDA's does not.
-    return {"LD_LIBRARY_PATH": str(FAKES / "cuda"), "FAKE_CUDA": script, "PENSTOCK_SANDBOX": "off"}
+    return {"LD_LIBRARY_PATH": str(FAKES / "cuda"), "FAKE_CUDA": script, "PENSTOCK_SANDBOX": SANDBOX}
 
 
 def counting(script, file):
