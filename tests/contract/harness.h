@@ -278,6 +278,9 @@ void contract_receive_until(struct contract_side *side, uint64_t count,
 /* Kill a process within 2 ms, and tell by *death, 8 bytes of contract_now_ns(), when it has let go
  * of its end of `socket`. The process that does so, which is to be waited for. */
 pid_t contract_kill_soon(pid_t pid, int socket, int *death);
+/* `one` kills a peer: `most` times, or as often as 15 s allow, and then it says so. */
+void contract_deaths(const struct contract_variant *variant, uint32_t most,
+                     void (*one)(const struct contract_variant *variant));
 /* A case of the group "processes". */
 void contract_death_beside_writes(void **state);
 

@@ -138,6 +138,5 @@ void contract_death_beside_writes(void **state)
   if (!variant->apart)
     skip();
   contract_need(state, PST_CAP_WRITE);
-  for (int i = 0; i < DEATHS; i++)
-    one_death_beside_writes(variant);
+  contract_deaths(variant, DEATHS, one_death_beside_writes);
 }
