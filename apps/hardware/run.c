@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "bench/control_link.h"
 #include "clients.h"
@@ -198,6 +199,21 @@ static void hardware_run_kill_some(struct step *step, uint64_t began_ns)
   hardware_clients_kill(&step->crowd);
 }
 
+/* On a terminal: the case that a contract has come to, of some hundred, in some minutes. */
+static void hardware_run_show_case(const struct child_text *out, size_t *shown)
+{
+  static const char lead[] = "[ RUN      ] ";
+  const char *at = NULL;
+
+  if (out->length == *shown || !isatty(STDERR_FILENO))
+    return;
+  for (const char *next = out->bytes; (next = strstr(next, lead)) != NULL; next = at)
+    at = next + strlen(lead);
+  if (at)
+    fprintf(stderr, "\r%.*s\033[K", (int)strcspn(at, "\n"), at);
+  *shown = out->length;
+}
+
 /* Names the program that is to be killed. */
 static const char *hardware_run_say_hung(struct step *step, uint64_t ns)
 {
@@ -216,9 +232,11 @@ static void hardware_run_wait_for_end(struct step *step)
   const uint64_t began_ns = app_now_ns(), until_ns = began_ns + hardware_request_ns(&step->ask);
   const char *why = NULL;
   uint64_t lonely_ns = 0;
+  size_t shown = 0;
 
   while (!(child->has_ended && hardware_clients_is_through(&step->crowd)) && !why) {
     hardware_child_pump(child, LOOK_NS);
+    hardware_run_show_case(&child->out, &shown);
     hardware_clients_look(&step->crowd, child->has_ended ? LOOK_NS : 0);
     hardware_run_kill_some(step, began_ns);
     hardware_remote_look(&run->far);
@@ -241,6 +259,8 @@ static void hardware_run_wait_for_end(struct step *step)
                  (hardware_run_has_crashed(&run->far.end.child) ? CRASHED_NS : LONELY_NS))
       why = "the other end has ended before";
   }
+  if (shown > 0)
+    fputs("\r\033[K", stderr);
   if (child->has_ended)
     return;
   hardware_child_signal(child, SIGINT);
@@ -567,8 +587,10 @@ static void hardware_run_steps(struct hardware_run *run, const struct hardware_c
                         .messages_per_second = -1,
                         .disturbed_seconds = -1};
     step.ask.step = i;
-    if (hardware_run_is_left_out(&step, last))
+    if (hardware_run_is_left_out(&step, last)) {
+      last = VERDICT_SKIPPED;
       continue;
+    }
     if (run->far.has_gone)
       hardware_run_judge(&step, VERDICT_UNKNOWN, "the other end has gone");
     else if (app_signals_stop())

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """penstock hardware-check: on the simulated device, on the fake GPU and on a bare host; its verdicts, its report, how it ends."""
+import contextlib
 import json
 import os
 import pathlib
+import pty
 import re
 import shutil
 import signal
@@ -107,6 +109,20 @@ class Host(Checking):
         self.assertIn("share: its option socket has no default: --transport share --transport-option socket=VALUE", share.stderr)
         lost = self.run_program("hardware-check", "--device", "mlx5_77", expect=3)
         self.assertIn("no transport here lists a device mlx5_77", lost.stderr)
+
+    def test_a_terminal_shows_the_case(self):
+        """That of a contract; the line is gone in the end."""
+        near, far = pty.openpty()
+        command = [PROGRAM, "hardware-check", "--memory", "host", "--check", "memory"]
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=far) as child:
+            os.close(far)
+            said = b""
+            with contextlib.suppress(OSError):  # EIO: it has ended
+                while more := os.read(near, 4096):
+                    said += more
+        os.close(near)
+        self.assertEqual(child.returncode, 0, said)
+        self.assertRegex(said, rb"^(\rtest_\w+\x1b\[K)+\r\x1b\[K$")
 
     def test_no_contract_to_run(self):
         """The check is skipped, and says how to get penstock-contract."""
