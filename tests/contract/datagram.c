@@ -159,7 +159,8 @@ static void run_through(struct run *run)
   assert_non_null(kept);
   while (run->posted < run->count || run->done < run->count ||
          (run->delivered < run->count && !is_quiet)) {
-    is_quiet = contract_now_ns() - last >= QUIET_NS; /* if this poll, too, finds nothing */
+    /* If this poll, too, finds nothing. Within a window nothing is lost: it is waited for. */
+    is_quiet = !run->window && contract_now_ns() - last >= QUIET_NS;
     run_post(run);
     contract_poll(side);
     while (contract_take(side, PST_COMPLETION_MESSAGE, 0, &message)) {
@@ -335,9 +336,12 @@ static void what_a_full_ring_loses_is_accounted_for(void **state)
   for (uint32_t i = 0; i < 64; i++)
     contract_release(side, &held[i]);
   run_through(&run);
-  /* More, so that the gap before them is seen: a wide one is believed when two follow it. */
-  run.count = run.posted + 2;
-  run_through(&run);
+  /* More, so that the gap before them is seen: a wide one is believed when two follow it. Behind a
+   * router that had no CPU meanwhile they find a socket that is still full. */
+  do {
+    run.count = run.posted + 2;
+    run_through(&run);
+  } while (run.next < run.posted && contract_now_ns() < deadline);
   assert_int_equal(run.next, run.posted);
   contract_rule("They never say more than was lost");
   uint64_t lost = run.posted - run.delivered;

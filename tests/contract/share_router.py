@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The transport contract through `penstock share`: share_router.py PENSTOCK CONTRACT PLUGIN TRANSPORT
 [KEY=VALUE]... [-- LAUNCHER...]; the launcher has the router's adapter."""
-import os
 import pathlib
 import signal
 import subprocess
@@ -21,12 +20,12 @@ def main():
             command += ["--transport-option", option]
         said = pathlib.Path(folder) / "said"
         with said.open("w") as file:
-            router = subprocess.Popen(command, stderr=file, start_new_session=True)
+            router = subprocess.Popen(command, stderr=file)
         while "share: serving" not in said.read_text() and router.poll() is None:
             time.sleep(0.01)
         status = subprocess.run([contract, plugin, "--option", f"socket={socket}"], check=False).returncode
         ended_early = router.poll() is not None
-        os.killpg(router.pid, signal.SIGINT)
+        router.send_signal(signal.SIGINT)  # once: a launcher passes it on
         if router.wait() != 0 or ended_early or status not in (0, 77):
             print("\n".join(said.read_text().splitlines()[-40:]))
             print(f"the router's exit status is {router.returncode}")
