@@ -486,6 +486,15 @@ static void ranges_of_peers_are_bounded(void **state)
   end_client(); /* with all of them open */
 }
 
+/* Returns the descriptors that all clients hold. */
+static uint64_t held_fds(void)
+{
+  pthread_mutex_lock(&router.lock);
+  const uint64_t held = router.held[SHARE_FDS];
+  pthread_mutex_unlock(&router.lock);
+  return held;
+}
+
 static void what_a_user_may_not_hold_is_refused(void **state)
 {
   const int fd = make_memory(4096, F_SEAL_SHRINK);
@@ -494,8 +503,8 @@ static void what_a_user_may_not_hold_is_refused(void **state)
   begin_client();
   assert_int_equal(open_device(), 0);
   const uint32_t worker = open_worker();
-  const uint64_t held = router.held[SHARE_FDS];
-  router.room[SHARE_FDS] = held;
+  const uint64_t held = held_fds();
+  router.room[SHARE_FDS] = held; /* the client's threads wait for a request */
   prepare_mr(0, 4096);
   assert_int_equal(register_fd(fd), -ENOSPC);
   assert_non_null(strstr(reply.text, "no descriptors left"));
@@ -505,7 +514,7 @@ static void what_a_user_may_not_hold_is_refused(void **state)
   packet.request.worker = worker;
   assert_int_equal(ask(), -ENOSPC);
   assert_non_null(strstr(reply.text, "raise `ulimit -n`"));
-  assert_int_equal(router.held[SHARE_FDS], held);
+  assert_int_equal(held_fds(), held);
   end_client();
   close(fd);
 }
