@@ -102,6 +102,22 @@ static uint32_t share_count_messages(const struct pst_endpoint *endpoint,
   return count + 1;
 }
 
+static void share_take_values(struct pst_device *device, struct pst_counter_value *values,
+                              uint32_t count, struct pst_counter *counters)
+{
+  pthread_mutex_lock(&device->lock);
+  for (uint32_t i = 0; i < count; i++) {
+    values[i].name[sizeof(values[i].name) - 1] = '\0';
+    values[i].cause[sizeof(values[i].cause) - 1] = '\0';
+    const char *name = share_name_of(device, values[i].name);
+    counters[i] = (struct pst_counter){.name = name ? name : "",
+                                       .cause = share_name_of(device, values[i].cause),
+                                       .value = values[i].value,
+                                       .flags = values[i].flags};
+  }
+  pthread_mutex_unlock(&device->lock);
+}
+
 /* Reads the router's counters of the object, and adds what was counted before it and beside it. */
 int share_counters(struct pst_device *device, struct pst_worker *worker,
                    struct pst_endpoint *endpoint, struct pst_counter *counters, uint32_t max)
@@ -126,17 +142,8 @@ int share_counters(struct pst_device *device, struct pst_worker *worker,
 
   const int rc = share_ask(&call);
   uint32_t count = rc > 0 ? call.reply.length / (uint32_t)sizeof(values[0]) : 0;
-  pthread_mutex_lock(&device->lock);
-  for (uint32_t i = 0; i < count && i < max; i++) {
-    values[i].name[sizeof(values[i].name) - 1] = '\0';
-    values[i].cause[sizeof(values[i].cause) - 1] = '\0';
-    const char *name = share_name_of(device, values[i].name);
-    counters[i] = (struct pst_counter){.name = name ? name : "",
-                                       .cause = share_name_of(device, values[i].cause),
-                                       .value = values[i].value,
-                                       .flags = values[i].flags};
-  }
-  pthread_mutex_unlock(&device->lock);
+  if (count) /* without an answer, a restore may hold the lock for long */
+    share_take_values(device, values, count < max ? count : max, counters);
   if (!device->reconnect_ns)
     return (int)count;
   if (rc < 0)
