@@ -268,7 +268,7 @@ class Share(Case):
         self.stop(router)
 
     def test_peer_comes_back(self):
-        """Only one end's router was killed: the other end's connects to it again."""
+        """Only one end's router was stopped, then killed: the other end's connects to it again."""
         there = self.router("loopback")
         sender_path = self.folder / "sender.yaml"
         sender_path.write_text(self.share_config().read_text())
@@ -276,9 +276,12 @@ class Share(Case):
         here = self.router("loopback")
         path = self.share_config()
         receiver, sender = self.two_ends(path, sender_path)
-        here.kill()
-        here.wait()
-        here = self.router("loopback")
+        for times, number in enumerate((signal.SIGTERM, signal.SIGKILL), 1):
+            here.signal(number)
+            here.wait()
+            here = self.router("loopback")
+            for end in (receiver, sender):
+                wait_until(lambda end=end, times=times: str(end).count("the connection is back") == times, HANGS, f"{times} times back\n{end}")
         self.assert_comes_back(receiver, sender)
         self.assertNotIn("was started again", str(sender))
         self.stop(here)

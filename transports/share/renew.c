@@ -186,12 +186,14 @@ static int share_renew_advance(struct pst_endpoint *endpoint)
     return 0;
   if (!share_renew_returns(endpoint))
     return endpoint->number ? 0 : -ECONNRESET;
-  if (endpoint->away_ns && host->clock_ns(host) - endpoint->away_ns > worker->device->reconnect_ns)
-    return PST_REFUSE(host, -ETIMEDOUT,
-                      "%s: not connected again within %.1f s (option reconnect) after the "
-                      "connection was lost; see whether the routers of both ends serve, and have "
-                      "the option at both ends",
-                      endpoint->asked.label, (double)worker->device->reconnect_ns / 1e9);
+  if (endpoint->away_ns &&
+      host->clock_ns(host) - endpoint->away_ns > worker->device->reconnect_ns) {
+    host->log(host, endpoint->has_left ? PST_LOG_DEBUG : PST_LOG_ERROR,
+              "%s: not connected again within %.1f s (option reconnect) after the connection was "
+              "lost; see whether the routers of both ends serve, and have the option at both ends",
+              endpoint->asked.label, (double)worker->device->reconnect_ns / 1e9);
+    return -ETIMEDOUT;
+  }
   if (endpoint->number || worker->is_lost || !share_is_up(worker))
     return 0;
   const int rc = share_renew_open(endpoint);
@@ -245,8 +247,9 @@ static uint32_t share_renew_settle_one(struct pst_endpoint *endpoint, struct pst
 
 static bool share_renew_is_unsettled(const struct pst_endpoint *endpoint)
 {
-  return !endpoint->number || endpoint->is_renewing || endpoint->away_ns ||
-         endpoint->tells_address || endpoint->kept_flushes;
+  return !endpoint->number || endpoint->is_renewing ||
+         (endpoint->away_ns && !endpoint->is_disconnected) || endpoint->tells_address ||
+         endpoint->kept_flushes;
 }
 
 uint32_t share_renew_settle(struct pst_worker *worker, struct pst_completion *out, uint32_t max)

@@ -245,19 +245,21 @@ static enum share_poll_word share_poll_connected(struct pst_endpoint *endpoint)
   endpoint->worker->is_unsettled |= endpoint->kept_flushes > 0;
   if (endpoint->away_ns)
     host->log(host, PST_LOG_INFO, "%s: the connection is back", endpoint->asked.label);
-  endpoint->is_connecting = false;
+  endpoint->is_connecting = endpoint->has_left = false;
   endpoint->is_connected = endpoint->was_connected = true;
   endpoint->away_ns = 0;
   return SHARE_TELL;
 }
 
-/* An endpoint that returns is connected again, unless its peer has left in good order. */
+/* An endpoint that returns is connected again, whatever the status: a router that is stopped closes
+ * its endpoints in good order. The host knows by its own messages that a stream has ended. */
 static enum share_poll_word share_poll_disconnected(struct pst_endpoint *endpoint, int status)
 {
   endpoint->is_connecting = false;
   if (endpoint->is_renewing)
     return SHARE_KEEP;
-  if (endpoint->returns && endpoint->was_connected && !endpoint->is_closing && status < 0) {
+  endpoint->has_left = status == 0;
+  if (endpoint->returns && endpoint->was_connected && !endpoint->is_closing) {
     share_renew(endpoint, endpoint->epoch + 1);
     return SHARE_KEEP;
   }

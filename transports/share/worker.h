@@ -50,9 +50,10 @@ struct pst_endpoint {
   uint32_t number; /* 0: the router has no such endpoint */
   uint32_t opened; /* how often */
   uint32_t roles;
-  bool returns;          /* reconnects; else the first loss ends it */
-  bool is_renewing;      /* the router closes its endpoint, another follows */
-  bool was_connected;    /* the host posts */
+  bool returns;       /* reconnects; else the first loss ends it */
+  bool is_renewing;   /* the router closes its endpoint, another follows */
+  bool was_connected; /* the host posts */
+  bool has_left; /* the peer closed in good order: its router was stopped, or its stream is over */
   bool tells_address;    /* READDRESS is to be polled */
   uint32_t kept_flushes; /* of epochs before, which are done now */
   uint64_t epoch;
