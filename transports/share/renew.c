@@ -47,12 +47,15 @@ static int share_renew_keep(struct pst_endpoint *endpoint, const struct share_he
 static void share_renew_count_lost(struct pst_endpoint *endpoint, const struct share_hello *hello)
 {
   const uint64_t capabilities = endpoint->worker->device->limits.capabilities;
-  const uint64_t next = endpoint->received ? endpoint->highest_sequence + 1 : 0;
+  const uint64_t behind = endpoint->received ? endpoint->highest_sequence + 1 : 0;
+  const uint64_t next = behind > endpoint->counted_next ? behind : endpoint->counted_next;
 
   if (capabilities & PST_CAP_RELIABLE)
     endpoint->lost = hello->sent > endpoint->received ? hello->sent - endpoint->received : 0;
-  else if (hello->next > next) /* what the network has lost before is counted elsewhere */
+  else if (hello->next > next) { /* what the network has lost before is counted elsewhere */
     endpoint->lost += hello->next - next;
+    endpoint->counted_next = hello->next;
+  }
 }
 
 static int share_renew_meet(struct pst_endpoint *endpoint, const struct share_hello *hello,

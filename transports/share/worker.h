@@ -61,7 +61,8 @@ struct pst_endpoint {
   struct share_address *peer;
   uint64_t sent, sent_bytes, next_sequence;
   uint64_t received, received_bytes, highest_sequence;
-  uint64_t lost; /* messages of its sender, between two epochs */
+  uint64_t lost;         /* messages of its sender, between two epochs */
+  uint64_t counted_next; /* of a transport that loses: `lost` counts the numbers below */
   struct share_kept kept;
   uint32_t requests, pieces, mask;
   uint32_t outstanding;
