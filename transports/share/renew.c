@@ -68,6 +68,13 @@ static int share_renew_meet(struct pst_endpoint *endpoint, const struct share_he
   return rc;
 }
 
+/* A router that has ended is no failure of an endpoint that finds its peer again: that loss leads to
+ * the next epoch. */
+static int share_renew_forgive(const struct pst_endpoint *endpoint, int rc)
+{
+  return rc == -ENOTCONN && endpoint->returns && endpoint->was_connected ? 0 : rc;
+}
+
 /* Connects to the address, keeps it until the endpoint is one of its epoch, or passes over one of
  * an epoch before. */
 int share_renew_connect(struct pst_endpoint *endpoint, const struct pst_blob *caller)
@@ -91,14 +98,17 @@ int share_renew_connect(struct pst_endpoint *endpoint, const struct pst_blob *ca
   if (hello.epoch < endpoint->epoch) /* the peer takes the address that this end has told */
     return 0;
   if (is_taken && hello.epoch == endpoint->epoch) /* the transport's own READDRESS */
-    return endpoint->is_connecting ? -EALREADY : share_endpoint_ask_connect(endpoint, &address);
+    return endpoint->is_connecting
+               ? -EALREADY
+               : share_renew_forgive(endpoint, share_endpoint_ask_connect(endpoint, &address));
   if (is_taken && !endpoint->returns)
     return PST_REFUSE(endpoint->worker->device->host, -ECONNRESET,
                       "%s: the peer has come back from a restart of its router, which this end "
                       "does not; set the option reconnect at both ends",
                       endpoint->asked.label);
-  const int rc = is_fresh ? share_renew_meet(endpoint, &hello, &address)
-                          : share_renew_keep(endpoint, &hello, &address);
+  const int rc = is_fresh
+                     ? share_renew_forgive(endpoint, share_renew_meet(endpoint, &hello, &address))
+                     : share_renew_keep(endpoint, &hello, &address);
   if (rc < 0)
     return rc;
   endpoint->tells_address |= is_fresh && hello.epoch > endpoint->epoch;
