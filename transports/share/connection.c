@@ -118,13 +118,17 @@ int share_connect_again(struct pst_device *device)
   return rc;
 }
 
-/* Leaves the state UP, once. Whether this call did so. */
-static bool share_leave(struct pst_device *device, enum share_state next)
+/* Leaves the state UP of this connection, once; link 0: of any. Whether this call did so. */
+static bool share_leave(struct pst_device *device, uint32_t link, enum share_state next)
 {
   int up = SHARE_UP;
 
   if (!atomic_compare_exchange_strong(&device->state, &up, (int)SHARE_TRYING))
     return false;
+  if (link && link != atomic_load(&device->link)) { /* a new router serves already */
+    atomic_store(&device->state, SHARE_UP);
+    return false;
+  }
   const uint64_t now = device->host->clock_ns(device->host);
   shutdown(device->fd, SHUT_RDWR);
   atomic_store(&device->link, 0);
@@ -134,12 +138,12 @@ static bool share_leave(struct pst_device *device, enum share_state next)
   return true;
 }
 
-/* Shuts the connection down: the router counts as gone. */
-static int share_lose(struct pst_device *device, const char *why)
+/* Shuts the connection down: the router counts as gone. `link`: as for share_leave(). */
+static int share_lose(struct pst_device *device, uint32_t link, const char *why)
 {
   const bool returns = device->reconnect_ns && !atomic_load(&device->is_wrong);
 
-  if (!share_leave(device, returns ? SHARE_AWAY : SHARE_ENDED))
+  if (!share_leave(device, link, returns ? SHARE_AWAY : SHARE_ENDED))
     return -ENOTCONN;
   if (returns)
     device->host->log(device->host, PST_LOG_WARN,
@@ -156,22 +160,24 @@ static int share_lose(struct pst_device *device, const char *why)
 int share_distrust(struct pst_device *device)
 {
   atomic_store(&device->is_wrong, true);
-  return share_lose(device, "breaks the protocol");
+  return share_lose(device, 0, "breaks the protocol");
 }
 
 int share_end(struct pst_device *device)
 {
-  share_leave(device, SHARE_ENDED);
+  share_leave(device, 0, SHARE_ENDED);
   return -ENOTCONN;
 }
 
 bool share_connection_is_up(struct pst_device *device)
 {
+  const uint32_t link = atomic_load(&device->link); /* first: the descriptor stays */
   struct pollfd look = {.fd = device->fd, .events = 0};
 
   if (poll(&look, 1, 0) < 1 || !(look.revents & (POLLHUP | POLLERR)))
     return true;
-  share_lose(device, "has ended, or has disconnected this client");
+  if (link)
+    share_lose(device, link, "has ended, or has disconnected this client");
   return false;
 }
 
@@ -223,8 +229,9 @@ static int share_call_locked(struct share_call *call)
   if (rc == -ECONNRESET) /* a router that refuses has answered before it hung up */
     rc = share_read(call);
   if (rc < 0)
-    return share_lose(device, rc == -EAGAIN ? "has not answered in time (option timeout)"
-                                            : "has ended, or has disconnected this client");
+    return share_lose(device, 0,
+                      rc == -EAGAIN ? "has not answered in time (option timeout)"
+                                    : "has ended, or has disconnected this client");
   call->reply = device->in.reply;
   call->reply.text[sizeof(call->reply.text) - 1] = '\0';
   if (call->reply.length > call->reply_room && call->reply.status >= 0 && !call->is_cut)

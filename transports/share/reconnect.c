@@ -79,8 +79,9 @@ static void share_reconnect_restore(void *context)
   const int rc = share_reconnect_ask_all(device);
   if (rc == 0) {
     host->log(host, PST_LOG_INFO, "the router at %s serves again", device->socket);
-    atomic_store(&device->state, SHARE_UP);
+    /* Whoever leaves the state UP takes the link away again. */
     atomic_store(&device->link, atomic_fetch_add(&device->last_link, 1) + 1);
+    atomic_store(&device->state, SHARE_UP);
   }
   pthread_mutex_unlock(&device->objects_lock);
   if (rc < 0)

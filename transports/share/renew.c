@@ -68,8 +68,8 @@ static int share_renew_meet(struct pst_endpoint *endpoint, const struct share_he
   return rc;
 }
 
-/* A router that has ended is no failure of an endpoint that finds its peer again: that loss leads to
- * the next epoch. */
+/* A router that has ended is no failure of an endpoint that finds its peer again: that loss leads
+ * to the next epoch. */
 static int share_renew_forgive(const struct pst_endpoint *endpoint, int rc)
 {
   return rc == -ENOTCONN && endpoint->returns && endpoint->was_connected ? 0 : rc;
