@@ -86,6 +86,8 @@ static void share_reconnect_restore(void *context)
   pthread_mutex_unlock(&device->objects_lock);
   if (rc < 0)
     share_reconnect_fail(device, rc);
+  else if (atomic_load(&device->is_wrong)) /* found meanwhile, in what the old router left */
+    share_distrust(device);
 }
 
 /* Looks for a router, if it is time to. */
