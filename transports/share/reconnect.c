@@ -134,10 +134,13 @@ static void share_reconnect_restore_worker(struct pst_worker *worker)
   share_end(device);
 }
 
-void share_worker_away(struct pst_worker *worker)
+bool share_worker_away(struct pst_worker *worker)
 {
   struct pst_device *device = worker->device;
 
+  if (!atomic_load_explicit(&device->is_wrong, memory_order_relaxed) &&
+      pst_share_load(&worker->page->complete_tail) != worker->complete_head)
+    return false;
   if (!worker->is_lost)
     share_reconnect_lose_worker(worker);
   worker->is_unsettled = true;
@@ -145,4 +148,5 @@ void share_worker_away(struct pst_worker *worker)
   /* A new router takes all slots for free ones. */
   if (atomic_load(&device->link) && !share_worker_has_messages(worker))
     share_reconnect_restore_worker(worker);
+  return true;
 }

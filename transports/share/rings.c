@@ -364,12 +364,8 @@ static uint32_t share_poll_look(struct pst_worker *worker, struct pst_completion
     if (share_connection_is_up(device))
       return 0;
   }
-  /* Completions that the router has left come first. */
-  if (!atomic_load_explicit(&device->is_wrong, memory_order_relaxed) &&
-      pst_share_load(&worker->page->complete_tail) != worker->complete_head)
-    return 0;
-  share_worker_away(worker);
-  if (atomic_load(&device->state) != SHARE_ENDED || worker->has_told || max == 0)
+  if (!share_worker_away(worker) || atomic_load(&device->state) != SHARE_ENDED ||
+      worker->has_told || max == 0)
     return 0;
   worker->has_told = true;
   pst_event_write(out, 0, PST_EVENT_DEVICE, -ENODEV);

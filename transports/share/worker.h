@@ -120,9 +120,9 @@ static inline uint32_t share_endpoint_link(const struct pst_endpoint *endpoint)
 
 /* reconnect.c: a router that was started again */
 
-/* Looks for a router, and takes its memory. A poll of a worker that is away calls it, once all that
- * the old router left has been polled. */
-void share_worker_away(struct pst_worker *worker);
+/* Looks for a router, and takes its memory; for a worker that is away. False: the old router has
+ * left completions, which are to be polled first. */
+bool share_worker_away(struct pst_worker *worker);
 
 /* renew.c: endpoints whose connection was lost */
 
