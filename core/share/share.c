@@ -62,9 +62,9 @@ void share_count_refusal(struct pst_share *share, const char *why)
 }
 
 /* Sends the reason to a refused client, which prints it. */
-static void share_refuse(struct pst_share *share, int fd, const char *why)
+static void share_refuse(struct pst_share *share, int fd, int status, const char *why)
 {
-  struct pst_share_reply reply = {.status = -EACCES};
+  struct pst_share_reply reply = {.status = status};
 
   snprintf(reply.text, sizeof(reply.text), "%s", why);
   share_count_refusal(share, why);
@@ -97,6 +97,7 @@ static void share_accept(struct pst_share *share)
   struct ucred peer = {0};
   socklen_t length = sizeof(peer);
   char why[SHARE_WHY_BYTES];
+  int rc;
   const int fd = accept4(share->listen_fd, NULL, NULL, SOCK_CLOEXEC);
 
   if (fd < 0) {
@@ -113,15 +114,15 @@ static void share_accept(struct pst_share *share)
       snprintf(why, sizeof(why),
                "user %u may not use this router; `penstock share --allow %u` lets that user in",
                (unsigned)peer.uid, (unsigned)peer.uid);
-    share_refuse(share, fd, why);
+    share_refuse(share, fd, -EACCES, why);
   } else if (share->client_count >= share->params.clients) {
     snprintf(why, sizeof(why), "the router serves %u clients already; raise --clients",
              share->params.clients);
-    share_refuse(share, fd, why);
-  } else if (share_user_join(share, peer.uid, &user, why, sizeof(why)) < 0) {
-    share_refuse(share, fd, why);
+    share_refuse(share, fd, -ENOSPC, why);
+  } else if ((rc = share_user_join(share, peer.uid, &user, why, sizeof(why))) < 0) {
+    share_refuse(share, fd, rc, why);
   } else {
-    const int rc = share_client_start(share, fd, peer.pid, user);
+    rc = share_client_start(share, fd, peer.pid, user);
     if (rc < 0) {
       share_user_leave(user);
       pst_log(PST_LOG_ERROR, "share: no thread for a client: %s", strerror(-rc));

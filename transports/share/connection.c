@@ -246,6 +246,15 @@ static int share_call_locked(struct share_call *call)
   return 0;
 }
 
+/* Whether a router has refused to restore with this reason already: it is asked again and again. */
+static bool share_has_refused(struct pst_device *device, const char *why)
+{
+  if (strcmp(device->refusal, why) == 0)
+    return true;
+  pst_text_write(device->refusal, sizeof(device->refusal), why);
+  return false;
+}
+
 int share_call(struct share_call *call)
 {
   struct pst_device *device = call->device;
@@ -267,7 +276,8 @@ int share_call(struct share_call *call)
     call->reply_fd_count = 0;
     return rc;
   }
-  if (call->reply.status < 0 && call->reply.status != -EOPNOTSUPP && call->reply.text[0])
+  if (call->reply.status < 0 && call->reply.status != -EOPNOTSUPP && call->reply.text[0] &&
+      !(call->restores && share_has_refused(device, call->reply.text)))
     device->host->log(device->host, PST_LOG_ERROR, "the router: %s", call->reply.text);
   return call->reply.status;
 }

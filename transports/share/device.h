@@ -59,6 +59,7 @@ struct pst_device {
     unsigned char bytes[PST_SHARE_BYTES];
   } in;
   char socket[108];
+  char refusal[512]; /* of the restore that failed last; of the thread that restores */
 };
 
 /*

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A router that was started again: connects to it, and opens there what the program has open. */
 #include <sys/epoll.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "worker.h"
@@ -13,16 +14,18 @@
 static void share_reconnect_fail(struct pst_device *device, int rc)
 {
   const struct pst_host *host = device->host;
-  const bool may_come = !atomic_load(&device->is_wrong) &&
-                        (rc == -ENOENT || rc == -ECONNREFUSED || rc == -EAGAIN || rc == -ENOTCONN);
+  const bool is_absent = rc == -ENOENT || rc == -ECONNREFUSED || rc == -EAGAIN || rc == -ENOTCONN;
+  /* A router that has disconnected this program may still hold what it had open. */
+  const bool may_come = !atomic_load(&device->is_wrong) && (is_absent || rc == -ENOSPC);
   const uint64_t now = host->clock_ns(host);
 
+  shutdown(device->fd, SHUT_RDWR); /* the router gives back what it has opened so far */
   if (may_come && now - atomic_load(&device->away_ns) < device->reconnect_ns) {
     atomic_store(&device->try_ns, now + TRY_NS);
     atomic_store(&device->state, SHARE_AWAY);
     return;
   }
-  if (may_come)
+  if (may_come && is_absent)
     host->log(host, PST_LOG_ERROR,
               "no router has served at %s within %.1f s (option reconnect): %s; start `penstock "
               "share` again, then this program",
@@ -78,6 +81,7 @@ static void share_reconnect_restore(void *context)
   pthread_mutex_lock(&device->objects_lock);
   const int rc = share_reconnect_ask_all(device);
   if (rc == 0) {
+    device->refusal[0] = '\0';
     host->log(host, PST_LOG_INFO, "the router at %s serves again", device->socket);
     /* Whoever leaves the state UP takes the link away again. */
     atomic_store(&device->link, atomic_fetch_add(&device->last_link, 1) + 1);
