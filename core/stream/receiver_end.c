@@ -14,13 +14,32 @@ static bool receiver_is_reliable(const struct pst_receiver *receiver)
   return receiver->end.lane->device->limits.capabilities & PST_CAP_RELIABLE;
 }
 
+static bool receiver_counts_lost(const struct pst_counter_value *counter)
+{
+  return (counter->flags & (PST_COUNTER_DROP | PST_COUNTER_GAUGE)) == PST_COUNTER_DROP;
+}
+
+/* Does the transport count lost messages? Then it makes connections again. */
+static bool receiver_may_lose(const struct pst_receiver *receiver)
+{
+  const struct counts *counts = &receiver->end.counts;
+  uint32_t i = 0;
+
+  while (i < counts->count && !receiver_counts_lost(&counts->values[i]))
+    i++;
+  return i < counts->count;
+}
+
 static int receiver_fail_short(struct pst_receiver *receiver)
 {
   return end_fail_logged(
       &receiver->end, -EPROTO,
       "the sender sent %lu messages, %lu arrived, and nothing more came for %.1f s, though the "
-      "transport is reliable: a bug of the transport, or of its peer",
-      receiver->sent.messages, receiver->arrived, (double)receiver->end.config->timeout_ns / 1e9);
+      "transport is reliable: %sa bug of the transport, or of its peer",
+      receiver->sent.messages, receiver->arrived, (double)receiver->end.config->timeout_ns / 1e9,
+      receiver_may_lose(receiver)
+          ? "if its connection was lost for longer, raise the stream's timeout; else it is "
+          : "");
 }
 
 static uint64_t receiver_silent_since(const struct pst_receiver *receiver)
@@ -43,7 +62,7 @@ static uint64_t receiver_lost(const struct pst_receiver *receiver)
   uint64_t lost = 0;
 
   for (uint32_t i = 0; i < counts->count && receiver_is_reliable(receiver); i++)
-    if ((counts->values[i].flags & (PST_COUNTER_DROP | PST_COUNTER_GAUGE)) == PST_COUNTER_DROP)
+    if (receiver_counts_lost(&counts->values[i]))
       lost += counts->values[i].value;
   return lost;
 }
