@@ -26,7 +26,8 @@ int share_ask_open(struct pst_device *device, bool restores, struct pst_limits *
   if (rc < 0)
     return rc;
   *limits = call.reply.u.limits;
-  if (!limits->slot_alignment || (limits->slot_alignment & (limits->slot_alignment - 1)))
+  if (!limits->slot_alignment || (limits->slot_alignment & (limits->slot_alignment - 1)) ||
+      limits->address_max > UINT32_MAX - sizeof(struct share_hello))
     return share_distrust(device);
   return 0;
 }
