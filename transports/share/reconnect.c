@@ -83,7 +83,7 @@ static void share_reconnect_restore(void *context)
   if (rc == 0) {
     device->refusal[0] = '\0';
     host->log(host, PST_LOG_INFO, "the router at %s serves again", device->socket);
-    /* Whoever leaves the state UP takes the link away again. */
+    /* The thread that leaves the state UP sets the link to 0 again. */
     atomic_store(&device->link, atomic_fetch_add(&device->last_link, 1) + 1);
     atomic_store(&device->state, SHARE_UP);
   }
