@@ -52,7 +52,8 @@ struct child {
   }
 
 /* Starts a child without a terminal: it gets no ^C of this one, and has nothing to read.
- * environment: "NAME=VALUE" more; NULL. is_counted: its instructions are. 0, or -errno. */
+ * environment: "NAME=VALUE" more; NULL. Variables of cmocka are left out. is_counted: its
+ * instructions are. 0, or -errno. */
 int hardware_child_start(struct child *child, const struct child_words *words,
                          const char *environment, bool is_counted);
 /* Takes what it has written, and notes its end; sleeps at most `ns` for either. */
