@@ -77,9 +77,11 @@ def lingering(kept):
     return full
 
 
-def pass_socket(port, is_nested, kept):
-    connection, side = claimed(port)
-    with connection, side, lingering(kept) as full:
+def pass_socket(port, is_nested, kept, clients):
+    """The last few clients stay: a server does not say that it refuses those that have gone."""
+    clients.append(claimed(port))
+    side = clients[-1][1]
+    with lingering(kept) as full:
         if is_nested:
             inner, outer = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             with inner, outer:
@@ -96,7 +98,7 @@ def connect(port):
     return socket.create_connection(("127.0.0.1", port), timeout=5)
 
 
-def once(port, kind, kept):
+def once(port, kind, kept, clients):
     if kind == "side":
         for path in glob.glob("/tmp/penstock-unix-*/s") + glob.glob("/run/user/*/penstock-unix-*/s"):
             with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as side:
@@ -105,7 +107,7 @@ def once(port, kind, kept):
     elif kind == "connect":
         connect(port).close()
     elif kind in ("linger", "nested"):
-        pass_socket(port, kind == "nested", kept)
+        pass_socket(port, kind == "nested", kept, clients)
     elif kind == "half":
         connection = connect(port)
         connection.sendall(b"\0\0\x10\0" + b"\xa6" * 1000)
@@ -121,11 +123,11 @@ def once(port, kind, kept):
 
 def main():
     port, kinds = int(sys.argv[1]), sys.argv[2:] or KINDS
-    kept = collections.deque()
+    kept, clients = collections.deque(), collections.deque(maxlen=4)
     times = 0
     while True:
         try:
-            once(port, kinds[times % len(kinds)], kept)
+            once(port, kinds[times % len(kinds)], kept, clients)
         except OSError:  # turned away, at any point
             pass
         times += 1
