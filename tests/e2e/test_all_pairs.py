@@ -131,7 +131,7 @@ class AllPairs(Case):
         self.in_one_of_three(attempt)
 
     def test_a_rank_that_never_comes_is_named(self):
-        children = self.ranks(4, "--wait", f"{PATIENCE}s", absent=(2,), expect=1)
+        children = self.ranks(4, "--wait", f"{10 * PATIENCE}s", absent=(2,), expect=1)
         self.assertIn("rank 2 of 4 has not come in time", children[0].stderr)
         for child in children[1:]:
             self.assertEqual(child.status, 1)
