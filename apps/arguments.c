@@ -331,7 +331,8 @@ static enum arguments_result arguments_take_tls(const struct command *command, s
   if (a->node[NODE_INSECURE] || a->bench[BENCH_INSECURE])
     return app_arguments_wrong(
         command,
-        "--insecure lets in whoever comes, and TLS does not; remove --insecure or --tls-...");
+        "--insecure accepts peers without credentials, and TLS does not; remove --insecure or "
+        "--tls-...");
   return ARGUMENTS_OK;
 }
 

@@ -219,8 +219,8 @@ static void sink_file_tell_lost(const struct file *file)
   if (file->closed > 0)
     app_log_warn(FINDING_RECORDING, file->to.where,
                  "stream '%s': %s lacks %" PRIu64
-                 " message%s without a hole in the place: only where "
-                 "all messages fill `message` is the place known",
+                 " message%s without a hole in place of them: the place of a "
+                 "lost message is known only if all messages fill `message`",
                  file->to.stream, file->to.output.path, file->closed, app_plural(file->closed));
 }
 

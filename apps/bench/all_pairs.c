@@ -30,8 +30,8 @@ static int bench_pairs_open(struct pairs *pairs, struct pst_error *error)
   if (rc == 0 && pairs->look.no_send_latency && (pairs->plan->measures & MEASURE_LATENCY) != 0 &&
       (pairs->plan->ops & 1u << BENCH_SEND) != 0)
     rc = app_log_fail(error, PST_EXIT_UNAVAILABLE, -EOPNOTSUPP,
-                      "bench: --latency: transport %s is unreliable: a lost reply would be waited "
-                      "for for ever",
+                      "bench: --latency: transport %s may lose messages, and the wait for a lost "
+                      "reply would never end; choose a reliable transport, or leave out --latency",
                       pairs->plan->side.transport);
   return rc;
 }

@@ -369,7 +369,7 @@ int bench_plan_read(const struct command *command, const struct arguments *argum
   for (uint64_t size = 64; !words[BENCH_SIZE] && !plan->all_pairs && size <= 4 << 20; size *= 4)
     plan->sizes[plan->size_count++] = size;
   if (plan->duration_ns > BENCH_DURATION_MAX_NS) {
-    return app_arguments_wrong(command, "--duration is that of one measurement, at most an hour");
+    return app_arguments_wrong(command, "--duration is the time of one measurement, at most 1h");
   }
   if (bench_cases_check_bytes(&reader, plan->ring, "--ring") < 0)
     return -EINVAL;

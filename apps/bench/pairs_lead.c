@@ -75,8 +75,9 @@ static const char *bench_pairs_why_not(struct pairs *pairs, struct json_object *
       bench_link_number(hello, "ranks") != pairs->exchange.ranks || pairs->ranks[rank].ends)
     app_log_fail(
         error, PST_EXIT_USAGE, -EEXIST,
-        "bench: --all-pairs: a rank says it is %" PRIu64 " of %" PRIu64
-        ", which another rank has, or which is not among %u; give each rank a --rank of its own",
+        "bench: --all-pairs: a process says that it is rank %" PRIu64 " of %" PRIu64
+        ", but another process is that rank already, or this job has %u ranks; give each process "
+        "its own --rank, and all the same --ranks",
         rank, bench_link_number(hello, "ranks"), pairs->exchange.ranks);
   else if (text[0] != '\0')
     app_log_fail(error, bench_pairs_trouble_status(hello), -ENODEV,
@@ -146,7 +147,7 @@ static int bench_pairs_gather(struct pairs *pairs, struct pst_error *error)
     if (app_now_ns() >= pairs->until_ns)
       return app_log_fail(error, PST_EXIT_FAILED, -ETIMEDOUT,
                           "bench: rank%s %s of %u %s not come in time; see the output of %s, or "
-                          "give longer by --wait TIME",
+                          "wait longer with --wait TIME",
                           left == 1 ? "" : "s", missing, pairs->exchange.ranks,
                           left == 1 ? "has" : "have", left == 1 ? "that rank" : "those ranks");
     if (bench_link_take(&pairs->server, LOOK_NS, &link) < 0)

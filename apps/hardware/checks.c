@@ -73,9 +73,10 @@ const struct hardware_check hardware_checks[HARDWARE_CHECKS] = {
         .name = "stream",
         .scope = SCOPE_PAIR,
         .title = "streams into and out of the memory, verified, and the path that they take",
-        .remedy = "see the path's reason above; for a GPU, `nvidia-smi topo -m`, and whether "
-                  "nvidia-peermem or dma-buf is there; a receiver that dies by SEND has copied to "
-                  "a GPU by the CPU, and `operation: write` does without",
+        .remedy =
+            "see the path's reason above; for a GPU, `nvidia-smi topo -m`, and whether "
+            "nvidia-peermem or dma-buf is there; a receiver that crashes in the step `by "
+            "SEND into it` has written to GPU memory by the CPU, which `operation: write` avoids",
         .takes_path = true,
         .steps = {{.name = "into it", .words = STREAM "1462,60000"},
                   {.name = "out of it",
@@ -168,8 +169,8 @@ const struct hardware_check hardware_checks[HARDWARE_CHECKS] = {
         .name = "ordering",
         .scope = SCOPE_VERBS,
         .title = "PCIe relaxed ordering: by default, off and on",
-        .remedy = "`relaxed_ordering: false` does without; the adapter's firmware or the platform "
-                  "may not know the other",
+        .remedy = "`relaxed_ordering: false` turns it off; the adapter's firmware or the platform "
+                  "may not support it",
         .steps = {{.name = "by default", .words = BLOCKS},
                   {.name = "off", .options = "relaxed_ordering=false", .words = BLOCKS},
                   {.name = "on", .options = "relaxed_ordering=true", .words = BLOCKS},
@@ -219,8 +220,8 @@ const struct hardware_check hardware_checks[HARDWARE_CHECKS] = {
         .name = "recovery",
         .scope = SCOPE_VERBS,
         .title = "clients that are killed beside others, which go on",
-        .remedy = "see the server's lines in the report; `timeout` and `retry_cnt` say how long a "
-                  "peer that is gone is tried",
+        .remedy = "see the server's lines in the report; `timeout` and `retry_cnt` set how long "
+                  "the device retries a peer that is gone",
         .steps = {{.name = "1 of 4",
                    .program = RUN_REQUEST,
                    .words = ENDLESS,
@@ -259,8 +260,8 @@ const struct hardware_check hardware_checks[HARDWARE_CHECKS] = {
         .scope = SCOPE_VERBS,
         .title = "a link that is away for a while",
         .remedy =
-            "`timeout` and `retry_cnt` say how long a connection is tried; `reconnect` brings "
-            "one back",
+            "`timeout` and `retry_cnt` set how long the device retries before a connection fails; "
+            "`reconnect` re-establishes it",
         .needs = NEED_OUTAGE,
         .steps = {{.name = "--outage", .words = RATE " --verify", .times = 6}},
     },

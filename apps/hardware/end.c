@@ -649,7 +649,7 @@ static void hardware_end_choose_devices(struct hardware_part *part, const char *
   } else if (is_port && !has_options) {
     devices->count = 0;
     snprintf(devices->why_none, sizeof(devices->why_none),
-             "it takes ports from the kernel, so it is checked on ports that are named alone: "
+             "it takes ports away from the kernel, so it is checked only on ports that you name: "
              "--transport ethernet --device PCI-ADDRESS --peer-device PCI-ADDRESS");
   } else if (part->needs_option[0] != '\0' && !has_options) {
     devices->count = 0;

@@ -170,7 +170,7 @@ static int hardware_cmd_read_plan(struct hardware *hardware)
     return -EINVAL;
   if (hardware->plan.duration_ns > DURATION_MOST_NS)
     return app_arguments_wrong(hardware->command,
-                               "--duration is that of one measurement, at most 10 min");
+                               "--duration is the time of one measurement, at most 10 min");
   if (serves && (own[HARDWARE_CHECK] || own[HARDWARE_OUTAGE] || own[HARDWARE_READDRESS] ||
                  own[HARDWARE_PEER_DEVICE] || own[HARDWARE_LIMIT] || bench[BENCH_PATH] ||
                  arguments->duration_set || arguments->json))
