@@ -133,7 +133,8 @@ static void check_tls(struct check *check, struct node *node, struct node *effec
 #endif
   if (config->control.insecure)
     findings_add(check->findings, &node->place,
-                 "tls: \"insecure: true\" lets in whoever comes, and \"tls\" does not; remove one");
+                 "tls: \"insecure: true\" accepts peers without credentials, and \"tls\" does "
+                 "not; remove one");
   config->control.tls = tls;
 }
 

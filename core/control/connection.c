@@ -325,6 +325,6 @@ void connection_gone(struct connection *peer, int code, const char *why)
   } else if (!greeted) {
     control_complain(control, PST_LOG_WARN, "control: dropped: %s", text);
   } else {
-    pst_log(PST_LOG_DEBUG, "control: %s; it had nothing left here", text);
+    pst_log(PST_LOG_DEBUG, "control: %s; none of its streams was still open here", text);
   }
 }

@@ -319,7 +319,8 @@ int control_new(const struct control_params *params, const struct control_protoc
     pst_fail(error, PST_EXIT_FAILED, rc, "control: epoll: %s", strerror(-rc));
   else if (params->tls && params->insecure)
     rc = pst_fail(error, PST_EXIT_USAGE, -EINVAL,
-                  "tls: `insecure` lets in whoever comes, and `tls` does not; remove one");
+                  "tls: `insecure` accepts peers without credentials, and `tls` does not; remove "
+                  "one");
   else if (params->tls && !params->in_process)
     rc = tls_context_open(params->tls, &control->tls, error);
   if (rc < 0)

@@ -308,9 +308,9 @@ int share_classes_join(struct share_client *client, const char token[PST_SHARE_T
   struct share_class *class = share_classes_find(client, cgroup, token, &undecided);
   if (undecided) {
     snprintf(why, size,
-             "the control group of this client (process %d) is not known: %s, so class %.60s of "
-             "%.120s cannot be decided; the process that connects must open the device itself, and "
-             "the router must see it in /proc",
+             "the control group of this client (process %d) is not known: %s, so whether it "
+             "belongs to class %.60s of %.120s is unknown; the process that connects must open "
+             "the device itself, and the router must see it in /proc",
              (int)client->pid, strerror(-rc), undecided->name, share->params.limits);
     return -EACCES;
   }

@@ -141,7 +141,7 @@ int share_device_import(struct pst_share *share, const struct pst_export *from,
     return -EOPNOTSUPP;
   }
   if (!share_device_fd_is_prompt(from->fd)) {
-    pst_log(PST_LOG_ERROR, "the memory's descriptor is none of a device's driver");
+    pst_log(PST_LOG_ERROR, "the memory's descriptor does not come from a device's driver");
     return -EINVAL;
   }
   pthread_mutex_lock(&share->devices_lock);
@@ -149,7 +149,7 @@ int share_device_import(struct pst_share *share, const struct pst_export *from,
   pthread_mutex_unlock(&share->devices_lock);
   if (rc < 0) {
     pst_path_write(path, PST_PATH_NONE, "", "",
-                   "the router does not see the GPU that this memory is of; show it to "
+                   "the router does not see the GPU of this memory; make that GPU visible to "
                    "`penstock share` too (CUDA_VISIBLE_DEVICES)");
     return -EOPNOTSUPP;
   }

@@ -82,8 +82,8 @@ int share_endpoint_make_room(struct share_endpoint *endpoint)
   const uint64_t most = PLACES + (uint64_t)client->class->endpoints * ENDPOINT_PLACES;
   if (places > most - atomic_load(&client->queued)) {
     pst_log(PST_LOG_ERROR,
-            "the router allows the queues of a client %llu requests and pieces; make `requests` or "
-            "`pieces` of its endpoints smaller, or %s",
+            "the router allows a client %llu requests and pieces in its queues; make `requests` "
+            "or `pieces` of its endpoints smaller, or %s",
             (unsigned long long)most, share_class_remedy(client, "endpoints", remedy));
     return -ENOSPC;
   }

@@ -156,7 +156,9 @@ static int share_memory_reserve(struct share_client *client, struct share_mr *mr
                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (map == MAP_FAILED) {
     const int code = errno;
-    pst_log(PST_LOG_ERROR, "the router has no %llu addresses left for a client's dma-buf: %s",
+    pst_log(PST_LOG_ERROR,
+            "the router has no address space of %llu bytes left for a client's "
+            "dma-buf: %s",
             (unsigned long long)from->length, strerror(code));
     return -code;
   }
@@ -178,8 +180,8 @@ static int share_memory_take(struct share_client *client, struct share_mr *mr,
   }
   if (rc == -EOPNOTSUPP)
     pst_path_write(path, PST_PATH_NONE, "", "",
-                   "the router takes descriptors alone, and of huge pages by `penstock share "
-                   "--huge`");
+                   "the router accepts only memory with a descriptor, and huge pages only with "
+                   "`penstock share --huge`");
   return rc;
 }
 

@@ -188,8 +188,8 @@ static int share_load_options(struct pst_share *share, const struct pst_share_pa
   if (share_gives_keys(share))
     return pst_fail(error, PST_EXIT_USAGE, -EINVAL,
                     "transport %s: with these options endpoints give their peers a key, and a "
-                    "router does not know whether the control channels of its clients are in "
-                    "clear; leave `authenticate` out",
+                    "router does not know whether the control channels of its clients are "
+                    "encrypted; leave `authenticate` out",
                     params->transport);
   for (uint32_t i = 0; i < description->option_count; i++)
     if ((description->options[i].flags & PST_OPTION_REQUIRED) &&

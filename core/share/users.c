@@ -77,7 +77,7 @@ static int share_users_take(struct share_user *user, enum share_object object, c
              "hold %llu of %llu%s; raise %s",
              share_users_resources[i].name, (unsigned)user->uid, (unsigned long long)user->held[i],
              (unsigned long long)share->held[i], (unsigned long long)share->room[i],
-             are_several ? ", and each user leaves as many free as it holds" : "",
+             are_several ? ", and each user must leave as many free as it holds" : "",
              share_users_resources[i].remedy);
     return -ENOSPC;
   }

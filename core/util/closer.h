@@ -18,7 +18,7 @@ void closer_close(int fd);
 bool closer_is_behind(void);
 /* Text for a log when the closer is behind, with the remedy. */
 #define CLOSER_BEHIND                                                                              \
-  "descriptors that came from peers cannot be closed, since their makers hold the closes up; end " \
+  "descriptors that came from peers cannot be closed, since close() on them does not return; end " \
   "the processes of this user that pass sockets or FUSE files to this one"
 
 #endif

@@ -676,7 +676,8 @@ class Share(Case):
         for fd in (pipe, other, null):
             self.addCleanup(os.close, fd)
         name = f"GPU-{uuid.UUID(bytes=bytes((0xFA + 17 * i) % 256 for i in range(16)))}"  # the fake's first
-        for fd, device, words in ((pipe, name, "none of a device's driver"), (None, name, "none of a device's driver"),
+        foreign = "does not come from a device's driver"
+        for fd, device, words in ((pipe, name, foreign), (None, name, foreign),
                                   (null, "GPU-none", ""), (null, "0", ""), (null, name, "cuMemImportFromShareableHandle"),
                                   (client.memory(2 << 20), name, "cuMemImportFromShareableHandle")):  # fmt: skip
             with self.subTest(fd=fd, device=device), self.assertRaisesRegex(hostile.Refused, words):
@@ -839,7 +840,7 @@ class Share(Case):
         with hostile.Client(self.socket, by_another=others) as greedy:
             greedy.open()
             memory = greedy.memory(4096)
-            refusal = "no descriptors left for user .* each user leaves as many free as it holds; raise `ulimit -n`"
+            refusal = "no descriptors left for user .* each user must leave as many free as it holds; raise `ulimit -n`"
             with self.assertRaisesRegex(hostile.Refused, refusal):
                 for taken in range(256):
                     greedy.register(memory, 4096)

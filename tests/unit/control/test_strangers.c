@@ -459,7 +459,7 @@ static void test_sender_dies_after_the_end(void **state)
   say_of(fd, WIRE_COUNTS, "spare");
   end_wait(scene.receiver, SEEN_COUNTS, scene.spare, 0);
   close(fd);
-  log_wait("it had nothing left here");
+  log_wait("none of its streams was still open here");
   assert_int_equal(end_seen(scene.receiver, SEEN_FAIL, NULL), 0);
   scene_close(&scene);
 }
