@@ -52,8 +52,9 @@ static int share_take_limits(struct pst_device *device)
   limits->address_max += (uint32_t)sizeof(struct share_hello);
   if (device->reconnect_ns && !(limits->capabilities & PST_CAP_DYNAMIC))
     return PST_REFUSE(device->host, -EOPNOTSUPP,
-                      "the router's transport opens no endpoints while it runs, so that nothing "
-                      "can come back after a restart; leave the option reconnect out");
+                      "the router's transport cannot open endpoints after its start, so no "
+                      "connection can be re-established after a restart; leave out the option "
+                      "reconnect");
   return 0;
 }
 
@@ -181,10 +182,10 @@ static int share_mr_hand_over_any(struct pst_device *device, const struct pst_mr
 
   if (!usable)
     pst_path_write(params->path, PST_PATH_NONE, "", "",
-                   region->host ? "the memory has no descriptor by which the router can have it; "
-                                  "memory host with `backing: memfd` has"
-                                : "the memory has no descriptor by which the router can have it; "
-                                  "memory cuda with `allocator: vmm` has");
+                   region->host ? "this memory has no descriptor to pass to the router; use memory "
+                                  "host with `backing: memfd`"
+                                : "this memory has no descriptor to pass to the router; use "
+                                  "memory cuda with `allocator: vmm`");
   for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]) && rc == -EOPNOTSUPP; i++)
     if (usable & kinds[i])
       rc = share_mr_hand_over(device, params, kinds[i], call, request);
@@ -218,7 +219,7 @@ int share_mr_restore(struct pst_device *device, struct pst_mr *mr)
 
   const int rc = share_mr_ask(device, mr, &path, true);
   if (rc == -EOPNOTSUPP)
-    return PST_REFUSE(device->host, rc, "the router cannot have this program's memory any more: %s",
+    return PST_REFUSE(device->host, rc, "the router no longer accepts this program's memory: %s",
                       path.reason);
   return rc;
 }

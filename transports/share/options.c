@@ -41,9 +41,10 @@ static const struct pst_option options[] = {
     {
         .name = "reconnect",
         .help =
-            "How long a running stream waits for the router, if that ends, to be started again, "
-            "and then for its peer. What is under way when a router ends is lost and counted as "
-            "router_restarted. Both ends need this option. 0: the stream ends.",
+            "If the router ends: how long a running stream waits for it to serve again, and then "
+            "for its peer to connect again. Messages under way when a router ends are lost and "
+            "counted as router_restarted. Both ends need this option. 0: the stream ends with its "
+            "router.",
         .default_value = "0",
         .type = PST_OPTION_DURATION,
         .scope = PST_SCOPE_DEVICE,

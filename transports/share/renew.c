@@ -103,8 +103,8 @@ int share_renew_connect(struct pst_endpoint *endpoint, const struct pst_blob *ca
                : share_renew_forgive(endpoint, share_endpoint_ask_connect(endpoint, &address));
   if (is_taken && !endpoint->returns)
     return PST_REFUSE(endpoint->worker->device->host, -ECONNRESET,
-                      "%s: the peer has come back from a restart of its router, which this end "
-                      "does not; set the option reconnect at both ends",
+                      "%s: the peer connects again after a restart of its router, but this end "
+                      "has no option reconnect; set it at both ends",
                       endpoint->asked.label);
   const int rc = is_fresh
                      ? share_renew_forgive(endpoint, share_renew_meet(endpoint, &hello, &address))
@@ -203,7 +203,7 @@ static int share_renew_advance(struct pst_endpoint *endpoint)
       host->clock_ns(host) - endpoint->away_ns > worker->device->reconnect_ns) {
     host->log(host, endpoint->has_left ? PST_LOG_DEBUG : PST_LOG_ERROR,
               "%s: not connected again within %.1f s (option reconnect) after the connection was "
-              "lost; see whether the routers of both ends serve, and have the option at both ends",
+              "lost; check that the routers of both ends serve, and set the option at both ends",
               endpoint->asked.label, (double)worker->device->reconnect_ns / 1e9);
     return -ETIMEDOUT;
   }
