@@ -48,8 +48,8 @@ int fault_pool_open(struct pst_device *device, const struct pst_plan *plan,
   return rc == 0 ? 0
                  : PST_REFUSE(device->host, rc,
                               "corrupt_ppm needs %llu bytes of host memory for its copies, "
-                              "registered with the transport, which gives: %s%s%s; set corrupt_ppm "
-                              "to 0",
+                              "registered with the transport, which answers: %s%s%s; set "
+                              "corrupt_ppm to 0",
                               (unsigned long long)length, strerror(-rc), path.reason[0] ? ": " : "",
                               path.reason);
 }

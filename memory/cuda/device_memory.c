@@ -120,7 +120,7 @@ static int cuda_device_check_window(const struct pst_memory *memory,
       !cuda_window_read(memory, &window) || params->length <= window.free)
     return 0;
   cuda_error_log(memory,
-                 "%s: cannot get %.1f MiB of %s for a NIC: of its BAR1, through which one writes, "
+                 "%s: cannot get %.1f MiB of %s for a NIC: of its BAR1, through which NICs write, "
                  "%.1f of %.1f MiB are free: %s, end what else is "
                  "registered there (nvidia-smi -q -d MEMORY), let the firmware map all of the "
                  "GPU (Above 4G Decoding, Resizable BAR), or stage (`path: staged`)",

@@ -32,8 +32,7 @@ static int cuda_driver_refuse_init(const struct cuda_driver *driver, cuda_status
   case CUDA_NO_DEVICE:
     return cuda_driver_refuse(
         refusal, "the NVIDIA driver finds no CUDA device (CUDA_ERROR_NO_DEVICE)",
-        "check nvidia-smi and at CUDA_VISIBLE_DEVICES; in a container, start it with "
-        "--gpus all");
+        "check nvidia-smi and CUDA_VISIBLE_DEVICES; in a container, start it with --gpus all");
   case CUDA_DRIVER_MISMATCH:
     return cuda_driver_refuse(refusal,
                               "libcuda.so.1 and the NVIDIA kernel module are of different versions "

@@ -110,8 +110,8 @@ static void a_hello_is_repeated_too_late(void **state)
   slow.options = "device=mlx5_0,timeout=18,keepalive=0";
   brief.timeout_ns = 100000000;
   struct contract_pair *pair = contract_pair_open(&slow, &brief);
-  contract_listen("Check: `timeout: 18`, with which a hello that came too early is sent again "
-                  "after 1.1 s, and this end waits for 0.1 s; `hop_limit`");
+  contract_listen("Check: `timeout: 18`: a hello that came too early is sent again "
+                  "only after 1.1 s, and this end waits 0.1 s; `hop_limit`");
   contract_address(&pair->sender, 0, &blob);
   assert_int_equal(contract_connect(&pair->receiver, 0, &blob), 0);
   assert_int_equal(

@@ -364,7 +364,7 @@ class Verbs(Case):
             "run", self.verbs_config(), "--plugin-path", cuda, *memory,
             "--set", "streams.packets.receiver.path=direct", expect=3,
             environment={"LD_LIBRARY_PATH": str(cuda), "FAKE_CUDA": "bar1_mib=16"}, **self.prefix())  # fmt: skip
-        self.assertRegex(child.stderr, r"of its BAR1, through which one writes, 0\.0 of 16\.0 MiB are free")
+        self.assertRegex(child.stderr, r"of its BAR1, through which NICs write, 0\.0 of 16\.0 MiB are free")
 
     def test_gpu_memory_that_the_device_refuses_is_staged(self):
         """Each refusal is reported, with what helps."""

@@ -210,7 +210,7 @@ class Card(guests.Case):
     def test_card_does_not_write_into_ordinary_pages(self):
         stream = self.stream("b", "malloc")[0]
         self.assertEqual(stream["via"], "pci, copy")
-        self.assertIn("physical addresses, and the ring no huge pages", stream["path_reason"])
+        self.assertIn("physical addresses, and the ring is not in huge pages", stream["path_reason"])
 
     def test_card_sends_copies(self):
         self.assertEqual(self.stream("a")[1]["via"], "pci, copy")

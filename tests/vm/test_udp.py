@@ -124,7 +124,7 @@ class Departures(Transfers):
             "transport.options.departure=etf", "transport.options.dscp=2", count=3000, meanwhile=take_away
         )
         self.assertNotIn("are not kept", sender.stderr)
-        self.assertRegex(sender.stderr, "etf drops messages whose time of departure is over")
+        self.assertRegex(sender.stderr, "etf drops messages whose time of departure has passed")
         counted = stream["dropped"]["departure_missed"]
         self.assertGreater(counted, 100, stream)
         # On a busy host some are dropped between the two commands. The packets that etf holds then go with

@@ -73,7 +73,9 @@ static const char *eth_assign_settle_split(const struct eth_port *port, struct p
       continue;
     headers[count++] = eth_assign_headers_before(endpoint, !endpoint->is_foreign);
     if (eth_assign_meets_another(port, endpoint))
-      why = "another ring's stream has the same `port` and `source`, and nobody copies there";
+      why =
+          "another ring's stream has the same `port` and `source`, and the CPU does not copy into "
+          "this ring";
   }
   ring->split_point = eth_split_point(headers, count);
   free(headers);
@@ -99,11 +101,13 @@ static const char *eth_assign_judge_pages(const struct pst_ring *ring, uint32_t 
   const uint64_t to = (uint64_t)params->headroom + params->payload_max + params->tailroom;
 
   if (page < HUGE_PAGE)
-    return "the device has physical addresses, and the ring no huge pages (`backing: huge_2m`)";
+    return "the device uses physical addresses, and the ring is not in huge pages (`backing: "
+           "huge_2m`)";
   for (uint32_t i = 0; i < params->slots; i++) {
     const uint64_t slot = (uintptr_t)ring->cpu.base + params->base + i * params->stride;
     if ((slot + from) / page != (slot + to - 1) / page)
-      return "the device has physical addresses, and slots lie across pages (`stride: 2048 B`)";
+      return "the device uses physical addresses, and slots cross page boundaries (`stride: "
+             "2048 B`)";
   }
   return NULL;
 }

@@ -48,7 +48,7 @@ static const char *eth_join_remedy(int error, bool is_v4)
   if (error == -ENOBUFS)
     return is_v4 ? "raise the sysctl net.ipv4.igmp_max_memberships or net.ipv4.igmp_max_msf"
                  : "raise the sysctl net.ipv6.mld_max_msf";
-  return "the option `group` is to be a multicast address, and `source` one of a host";
+  return "the option `group` must be a multicast address, and `source` the address of a host";
 }
 
 int eth_join_kernel(uint32_t netdev, const uint8_t group[16], const uint8_t *source,

@@ -32,10 +32,10 @@ const char *eth_payload_judge(const struct eth_payload_facts *facts)
   if (facts->has_tags)
     return "`authenticate` has the CPU compute a tag over the payload";
   if (facts->sums_bytes)
-    return "the CPU sums the payload for `framing: sequence`; `checksum: false`";
+    return "the CPU sums the payload for `framing: sequence`; write `checksum: false`";
   if (facts->sums_udp)
     return "`udp_checksum: software` has the CPU sum the payload";
   if (!facts->offloads_udp && facts->may_be_ipv6)
-    return "its card computes no UDP checksum, which IPv6 needs; `family: ipv4`";
+    return "its card computes no UDP checksum, which IPv6 needs; write `family: ipv4`";
   return NULL;
 }

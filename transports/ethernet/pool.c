@@ -318,7 +318,9 @@ int eth_pool_open(struct pst_ring *ring, const struct eth_pool_params *params,
   wrong = eth_pool_lay_out(made, &ring->cpu.params, params->lead);
   if (wrong) {
     free(made);
-    return PST_REFUSE(host, -EINVAL, "the ring cannot be a pool of DPDK's: %s; `receive: copy`",
+    return PST_REFUSE(host, -EINVAL,
+                      "the ring cannot be a pool of DPDK's: %s; write `receive: "
+                      "copy`",
                       wrong);
   }
   made->mbufs = calloc(ring->cpu.params.slots, sizeof(struct rte_mbuf *));

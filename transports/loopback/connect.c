@@ -64,7 +64,7 @@ static int lb_connect_address_check(const struct pst_endpoint *endpoint,
     return lb_connect_refuse(endpoint,
                              "it is another version's; run the same Penstock on both ends");
   if (in->mode != (uint32_t)device->mode)
-    return lb_connect_refuse(endpoint, "its option `mode` is not ours; give both ends the same");
+    return lb_connect_refuse(endpoint, "its `mode` differs from ours; give both ends the same");
   if ((endpoint->roles & PST_ROLE_SENDER) && !((in->roles & PST_ROLE_RECEIVER) && in->slots))
     return lb_connect_refuse(endpoint, "this end sends, and the peer does not receive");
   if ((endpoint->roles & PST_ROLE_RECEIVER) && !(in->roles & PST_ROLE_SENDER))
@@ -113,7 +113,7 @@ static int lb_connect_map_peer(struct pst_endpoint *endpoint, const struct lb_ad
 {
   const char *why = "out of memory";
   if (!endpoint->worker->device->shared)
-    return lb_connect_refuse(endpoint, "it is another process's, and the plan was for one process");
+    return lb_connect_refuse(endpoint, "it is in another process; this device is for one process");
   if (blob->fd_count == 0)
     return LB_REFUSE(endpoint, -EXDEV,
                      "loopback works only between processes of one host, of one user or with "

@@ -28,7 +28,7 @@ static const struct {
      "shared memory out of `tls`"},
     {UCS_ERR_REJECTED, -ECONNREFUSED, "the peer takes no connection: its log says why"},
     {UCS_ERR_NOT_CONNECTED, -ENOTCONN, "the peer is gone: its log says why"},
-    {UCS_ERR_CANCELED, -ECANCELED, "it was taken back by a close"},
+    {UCS_ERR_CANCELED, -ECANCELED, "it was cancelled by a close"},
     {UCS_ERR_INVALID_ADDR, -EPROTO,
      "the peer's address is of another UCX: give both ends the same release"},
     {UCS_ERR_INVALID_PARAM, -EINVAL, "see the line of UCX before this one"},

@@ -32,7 +32,7 @@ int udp_departures_open(struct pst_endpoint *endpoint)
       setsockopt(endpoint->fd, SOL_SOCKET, SO_TXTIME, &how, sizeof(how)) == 0)
     return 0;
   int rc = -errno;
-  return UDP_REFUSE(endpoint, rc, "departure: %s: the kernel takes no times: %s; %s",
+  return UDP_REFUSE(endpoint, rc, "departure: %s: the kernel accepts no times of departure: %s; %s",
                     udp_departure_kind_of(endpoint), strerror(-rc),
                     rc == -EPERM ? "etf's clock needs CAP_NET_ADMIN (setcap cap_net_admin=ep "
                                    "PROGRAM), `departure: fq` needs none"
@@ -134,13 +134,14 @@ bool udp_departures_told(struct pst_endpoint *endpoint, const struct sock_extend
   (*(is_missed ? &departures->missed : &departures->refused))++;
   if (!*told && is_missed)
     UDP_TELL(endpoint, PST_LOG_WARN,
-             "etf drops messages whose time of departure is over when it is their turn; give it a "
-             "larger `delta`, this thread a core of its own (`threads.cpus`), or a lower `rate`");
+             "etf drops messages whose time of departure has passed when their turn comes; give "
+             "it a larger `delta`, this thread a core of its own (`threads.cpus`), or a lower "
+             "`rate`");
   else if (!*told)
     UDP_TELL(
         endpoint, PST_LOG_WARN,
-        "etf refuses messages whose time of departure is over when they reach it; they are sent "
-        "again, later. Where it refuses all, its `clockid` is not CLOCK_TAI any more: see `tc "
+        "etf refuses messages whose time of departure has passed when they reach it; they are "
+        "sent again, later. If it refuses all, its `clockid` is not CLOCK_TAI any more: see `tc "
         "qdisc show`");
   *told = true;
   return true;

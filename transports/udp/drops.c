@@ -122,7 +122,7 @@ static void udp_drops_tell_full(struct pst_endpoint *endpoint)
       rx->dg.flow.counts.lost[UDP_LOST_NO_BUFFER] > rx->dg.flow.counts.lost[UDP_LOST_KERNEL]) {
     UDP_TELL(endpoint, PST_LOG_WARN,
              "the kernel drops what arrives, since the ring has no free slot: what consumes the "
-             "messages is too slow; a longer `ring` helps over bursts");
+             "messages is too slow; a larger `ring` helps in bursts");
     return;
   }
   if (most >= 0 && (uint64_t)most < more)

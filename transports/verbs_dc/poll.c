@@ -499,8 +499,8 @@ static void dc_poll_look_at_life(struct dc_endpoint *dc, uint64_t now_ns)
   if (owes) {
     dc_fail(endpoint, -ETIMEDOUT,
             "the peer owes an answer, and neither it nor the device's own error came within the "
-            "stream's timeout: peer or path is gone (see hop_limit, GIDs, routes), and retry_cnt "
-            "or timeout make the device try for longer");
+            "stream's timeout: the peer or the path is gone (see hop_limit, GIDs, routes), and "
+            "the device still retries, as long as retry_cnt and timeout say");
     return;
   }
   /* While others have all initiators, there is time. */

@@ -237,8 +237,8 @@ static void rc_cm_resolve_route(struct pst_endpoint *endpoint)
   cm->stage = STAGE_ROUTE;
   if (!rc_cm_is_ours(device, cm->id)) {
     rc_fail(endpoint, -EXDEV,
-            "rdma_cm takes another device for this port's address: it is an address of two "
-            "(`ip addr`, `rdma link`)");
+            "rdma_cm chose another device for this port's address, which two ports have; give "
+            "each port its own (`ip addr`, `rdma link`)");
     return;
   }
   /* Before the route is resolved, since it is part of it. */

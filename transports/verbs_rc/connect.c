@@ -71,7 +71,7 @@ static int rc_connect_check(const struct pst_endpoint *endpoint, const struct ps
                   : "the peer has `operation: send`, and this end write; both need the same"},
       {peer->lanes != own->lanes, -EPROTO, qps},
       {peer->is_split != own->is_split, -EPROTO,
-       "one end answers its peer by a queue pair of its own, and the other does not; both ends "
+       "one end uses a separate queue pair for its answers, and the other does not; both ends "
        "need a domain, or neither"},
       {peer->is_ethernet != own->is_ethernet, -EXDEV,
        "one end is on Ethernet (RoCE), the other on InfiniBand; choose other devices"},

@@ -48,8 +48,8 @@ static void rc_timers_check_peer(struct pst_endpoint *endpoint, uint64_t now_ns)
   if (owes) {
     rc_fail(endpoint, -ETIMEDOUT,
             "the peer owes an answer, and neither it nor the device's own error came within the "
-            "stream's timeout: peer or path is gone (see hop_limit, GIDs, MTU, routes), and "
-            "retry_cnt or timeout make the device try for longer");
+            "stream's timeout: the peer or the path is gone (see hop_limit, GIDs, MTU, routes), "
+            "and the device still retries, as long as retry_cnt and timeout say");
     return;
   }
   int rc = vb_send_queue_own(&endpoint->sq, IBV_WR_RDMA_WRITE, 0, NULL);
@@ -79,8 +79,8 @@ static void rc_timers_not_connected(struct pst_endpoint *endpoint)
   } else {
     if (!endpoint->rc->cm && again_ns >= endpoint->timeout_ns)
       snprintf(status, sizeof(status),
-               "`timeout: %u`, with which a hello that came too early is sent again after %.1f s, "
-               "and this end waits for %.1f s; ",
+               "`timeout: %u`: a hello that came too early is sent again only after %.1f s, and "
+               "this end waits %.1f s; ",
                timeout, (double)again_ns / 1e9, (double)endpoint->timeout_ns / 1e9);
     snprintf(why, sizeof(why),
              "the peer was not heard in time: it never connected, or its packets do not reach this "
