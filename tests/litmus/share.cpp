@@ -61,10 +61,29 @@ struct pst_completion {
 };
 
 /* The client's. */
-enum { SHARE_UP, SHARE_ENDED };
+enum { SHARE_UP, SHARE_AWAY, SHARE_TRYING, SHARE_ENDED };
+enum { PST_LOG_ERROR, PST_LOG_INFO };
+enum { SHUT_RDWR };
+#define TRY_NS 1u
+struct pst_device;
+struct pst_host {
+  uint64_t (*clock_ns)(const struct pst_host *);
+  void (*log)(const struct pst_host *, int, const char *, ...);
+  int (*defer)(const struct pst_host *, struct pst_device *, void (*)(void *), void *);
+};
 struct pst_device {
+  const struct pst_host *host;
+  const char *socket;
+  int fd, attempts;
+  uint64_t reconnect_ns;
   atomic_bool is_wrong;
   atomic_int state;
+  atomic_uint link, last_link;
+  atomic<uint64_t> away_ns, try_ns;
+  atomic<uint32_t> mr_number;
+  bytes connection; /* behind the descriptor */
+  char refusal[1];
+  pthread_mutex_t objects_lock;
 };
 struct pst_worker {
   struct pst_device *device;
@@ -73,7 +92,7 @@ struct pst_worker {
   struct pst_completion *complete;
   struct event *router_event, *client_event;
   uint32_t submit_head, submit_tail, complete_head, released_count;
-  bool is_armed, wants_room, is_unsettled;
+  bool is_armed, wants_room, is_unsettled, is_lost;
   int polled;
 };
 /* The router serves as long as the program runs. */
@@ -104,6 +123,36 @@ static int share_poll_one(struct pst_worker *worker, struct pst_completion *comp
 static uint32_t share_poll_look(struct pst_worker *, struct pst_completion *, uint32_t)
 {
   return 0;
+}
+static int shutdown(int, int)
+{
+  return 0;
+}
+static int share_connect_again(struct pst_device *device)
+{
+  device->connection = 1;
+  return 0;
+}
+/* The first router ends again at once; the second one gives the memory another number. */
+static int share_reconnect_ask_all(struct pst_device *device)
+{
+  if (++device->attempts == 1)
+    return -ENOENT;
+  atomic_store_explicit(&device->mr_number, 2u, memory_order_relaxed);
+  return 0;
+}
+static void share_reconnect_lose_worker(struct pst_worker *worker)
+{
+  worker->is_lost = true;
+}
+static bool share_worker_has_messages(const struct pst_worker *)
+{
+  return false;
+}
+static void share_reconnect_restore_worker(struct pst_worker *worker)
+{
+  RL_ASSERT(atomic_load_explicit(&worker->device->mr_number, memory_order_relaxed) == 2);
+  worker->is_lost = false;
 }
 
 /* The router's. */
@@ -367,6 +416,52 @@ struct registrations : rl::test_suite<registrations, 2>, ends {
   }
 };
 
+/* One worker's thread at a time looks for a router, and each takes what another found. */
+struct returns : rl::test_suite<returns, 2>, ends {
+  struct pst_host host;
+  struct pst_worker workers[2];
+  uint64_t now_ns;
+
+  static uint64_t clock_ns(const struct pst_host *host)
+  {
+    returns *its = (returns *)((char *)host - offsetof(returns, host));
+    return its->now_ns += TRY_NS;
+  }
+  static void log(const struct pst_host *, int, const char *, ...)
+  {
+  }
+  static int defer(const struct pst_host *, struct pst_device *, void (*work)(void *), void *context)
+  {
+    work(context);
+    return 0;
+  }
+  void before()
+  {
+    open();
+    host = {clock_ns, log, defer};
+    now_ns = 0;
+    device.host = &host;
+    device.attempts = 0;
+    device.reconnect_ns = UINT64_MAX;
+    device.connection = 0;
+    atomic_store(&device.state, (int)SHARE_AWAY);
+    atomic_store(&device.link, 0u);
+    atomic_store(&device.last_link, 1u);
+    atomic_store(&device.away_ns, (uint64_t)0);
+    atomic_store(&device.try_ns, (uint64_t)0);
+    atomic_store(&device.mr_number, 1u);
+    workers[0] = workers[1] = client;
+    workers[0].is_lost = workers[1].is_lost = true;
+  }
+  void thread(unsigned i)
+  {
+    while (workers[i].is_lost) {
+      share_worker_away(&workers[i]);
+      rl::yield(1, $);
+    }
+  }
+};
+
 int main()
 {
   return litmus<requests>("requests of a client", {WEAK_RELEASE, WEAK_ACQUIRE}) |
@@ -374,5 +469,6 @@ int main()
          litmus<sleeping_router>("a router's sleep", {WEAK_FENCE, WEAK_TOTAL}) |
          litmus<sleeping_client>("a client's sleep", {WEAK_FENCE, WEAK_TOTAL}) |
          litmus<commands>("commands of a client", {WEAK_RELEASE, WEAK_ACQUIRE}) |
-         litmus<registrations>("registrations of a client", {WEAK_RELEASE, WEAK_ACQUIRE, WEAK_RMW});
+         litmus<registrations>("registrations of a client", {WEAK_RELEASE, WEAK_ACQUIRE, WEAK_RMW}) |
+         litmus<returns>("a router that returns", {WEAK_RELEASE, WEAK_ACQUIRE, WEAK_RMW});
 }
