@@ -230,7 +230,7 @@ class Examples(Case):
 PAGES = BUILD / "docs" / "reference" / "man"
 
 
-@unittest.skipUnless(PAGES.exists(), "no manual pages: scdoc was not found, or -Dman=disabled")
+@unittest.skipUnless(PAGES.exists(), "no manual pages: scdoc was not found, -Dman=disabled, or the program does not run where it is built")
 class ManualPages(Case):
     @classmethod
     def setUpClass(cls):
