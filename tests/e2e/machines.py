@@ -1,11 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Recorded machines as texts: unpacks one into the folder that `penstock doctor --root` takes.
+"""Machines as texts: unpacks one into the folder that `penstock doctor --root` takes, and packs a recording.
+
+    penstock doctor --record FOLDER; machines.py FOLDER > NAME.txt    a recording as a text
+    machines.py NAME.txt FOLDER                                       a text as a folder
 
 A line is one of:
     PATH: TEXT            a file of one line
     PATH:                 a file of the indented lines that follow
     PATH -> TARGET        a symbolic link
+    PATH/                 an empty folder
+    bytes PATH: BASE64    a file that is no text, compressed by zlib
     json NAME: OBJECT     facts that are no file: penstock/NAME.json
     pci ADDRESS KEY=…     a PCI device: on=pci0000:00 or the bridge above; its files below /sys
     rdma NAME KEY=…       an RDMA device of one port, on pci=ADDRESS, with its network device
@@ -13,11 +18,13 @@ A line is one of:
     route TO KEY=…        a route of netlink's answer
     gpu ADDRESS KEY=…     what NVML and the driver's /proc say of a GPU
 """
+import base64
 import json
 import pathlib
 import shlex
 import struct
 import sys
+import zlib
 
 UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 DRIVERS = "sys/bus/pci/drivers"
@@ -167,8 +174,13 @@ class Machine:
             elif line.startswith("json "):
                 name, value = line[5:].split(": ", 1)
                 self.facts[name] = json.loads(value)
+            elif line.startswith("bytes "):
+                path, value = line[6:].split(": ", 1)
+                self.file(path, zlib.decompress(base64.b64decode(value)))
             elif " -> " in line:
                 self.link(*line.split(" -> "))
+            elif line.endswith("/"):
+                (self.folder / line).mkdir(parents=True, exist_ok=True)
             elif line.endswith(":"):
                 more = []
                 while lines and lines[0].startswith(" "):
@@ -177,8 +189,8 @@ class Machine:
             else:
                 path, value = line.split(": ", 1)
                 self.file(path, value.encode().decode("unicode_escape"))
-        self.facts["network"] = self.network
-        self.facts["nvml"] = self.nvml or {"unavailable": "there is no libnvidia-ml.so.1: the NVIDIA driver's library"}
+        self.facts.setdefault("network", self.network)
+        self.facts.setdefault("nvml", self.nvml or {"unavailable": "there is no libnvidia-ml.so.1: the NVIDIA driver's library"})
         for name, value in self.facts.items():
             self.file(f"penstock/{name}.json", json.dumps(value))
 
@@ -189,5 +201,27 @@ def unpack(text, folder):
     Machine(folder).take(text)
 
 
+def pack(folder):
+    """The text of a recording, without hwloc's tree, which the doctor does not read."""
+    lines = []
+    for path in sorted(pathlib.Path(folder).rglob("*")):
+        name = str(path.relative_to(folder))
+        if path.is_symlink():
+            lines.append(f"{name} -> {path.readlink()}")
+        elif path.is_dir():
+            lines += [] if any(path.iterdir()) else [f"{name}/"]
+        elif name.startswith("penstock/"):
+            lines += [f"json {path.stem}: {json.dumps(json.loads(path.read_text()))}"] if path.suffix == ".json" else []
+        elif b"\0" in path.read_bytes():
+            lines.append(f"bytes {name}: {base64.b64encode(zlib.compress(path.read_bytes())).decode()}")
+        else:
+            text = path.read_text().rstrip("\n").split("\n")
+            is_plain = len(text) == 1 and "\\" not in text[0] and text[0].isascii() and not text[0].endswith((":", "/"))
+            lines += [f"{name}: {text[0]}"] if is_plain else [f"{name}:", *(f"    {line}" for line in text)]
+    return "\n".join(lines) + "\n"
+
+
 if __name__ == "__main__":
+    if pathlib.Path(sys.argv[1]).is_dir():
+        sys.exit(print(pack(sys.argv[1]), end=""))
     unpack(pathlib.Path(sys.argv[1]).read_text(), sys.argv[2])
