@@ -100,6 +100,7 @@ void bench_show_title(FILE *to, const struct bench_case *c)
   else
     fprintf(to, "%10s %8s %14s %10s  %-14s  %s\n", "size", column, "messages/s", "Gbps",
             "limited by", "path");
+  fflush(to); /* a pipe's reader knows what is measured before the first row */
 }
 
 /* By what the bytes went: by reference none was moved, and the rate is no bandwidth. */

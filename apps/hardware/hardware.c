@@ -479,6 +479,7 @@ static int hardware_cmd_run_client(struct hardware *hardware)
     json_object_object_add(head, "environment", app_result_environment());
     hardware_cmd_hide(hardware->arguments, head);
     hardware_report_head(hardware->report, head);
+    fflush(hardware->report);
     json_object_put(head);
     hardware_cmd_run_checks(hardware);
     stopped = hardware_cmd_conclude(hardware);

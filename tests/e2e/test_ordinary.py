@@ -3,9 +3,10 @@
 """An ordinary user without a GPU or an adapter: each command that looks at the machine answers within a second of CPU time."""
 import json
 import os
+import signal
 
 import netns
-from harness import PATIENCE, PROGRAM, Case, main
+from harness import HANGS, PATIENCE, PROGRAM, Case, main, wait_until
 
 MOST = 1.0 * PATIENCE  # seconds of CPUs, of the command and of the programs that it runs
 NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups") if os.getuid() == 0 else ()
@@ -51,6 +52,16 @@ class Ordinary(Case):
                         "--duration", "20ms", "--json", "-")  # fmt: skip
         checks = {(check["check"], check["transport"]): check for check in json.loads(text)["checks"]}
         self.assertEqual(checks["address", "loopback"]["verdict"], "ok")
+
+    def test_a_pipe_says_what_is_measured_before_it_is(self):
+        long = ("--transport", "loopback", "--memory", "host", "--duration", "100s")
+        for words, line in ((("bench", *long), "SEND bandwidth"), (("hardware-check", *long, "--check", "address"), "other end:")):
+            with self.subTest(words[0]):
+                child = self.start(*words)
+                wait_until(lambda child=child, line=line: line in child.stdout or child.poll() is not None, HANGS, "the first lines")
+                self.assertIsNone(child.poll(), str(child))
+                child.signal(signal.SIGINT)
+                child.wait()
 
 
 if __name__ == "__main__":
