@@ -267,6 +267,19 @@ class Share(Case):
         self.assert_comes_back(receiver, sender)
         self.stop(router)
 
+    @unittest.skipUnless(SIMULATED, "the simulated RDMA device is not built: libibverbs-dev is missing")
+    def test_adapter_comes_back(self):
+        """With the router of an adapter, whose plugin has no start()."""
+        router = self.simulated_router()
+        receiver, sender = self.two_ends(self.share_config())
+        os.kill(child_of(router.pid), signal.SIGKILL)
+        router.wait()
+        for end in (receiver, sender):
+            end.wait_line("waiting 60.0 s for it to be started again")
+        router = self.simulated_router()
+        self.assert_comes_back(receiver, sender)
+        self.stop_simulated(router)
+
     def test_peer_comes_back(self):
         """Only one end's router was stopped, then killed: the other end's connects to it again."""
         there = self.router("loopback")

@@ -36,8 +36,9 @@ int share_ask_start(struct pst_device *device, bool restores)
 {
   const struct pst_share_request request = {.call = PST_SHARE_START};
   struct share_call call = {.device = device, .request = &request, .restores = restores};
+  const int rc = share_ask(&call);
 
-  return share_ask(&call);
+  return rc == -EOPNOTSUPP ? 0 : rc; /* the router's transport has no start() */
 }
 
 /* The limits that the host gets. 0, or -errno: the option reconnect does not go with them. */
