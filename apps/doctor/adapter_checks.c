@@ -320,7 +320,7 @@ static void adapter_look_at_state(struct doctor *doctor, const struct host_rdma 
     finding.is_lost = true;
   }
   if (port->gbps > 0 && !finding.remedy)
-    doctor_add(doctor, &finding, "%s, %.0f Gb/s", port->state, port->gbps);
+    doctor_add(doctor, &finding, "%s, %g Gb/s", port->state, port->gbps);
   else
     doctor_add(doctor, &finding, "%s (%s)", port->state, port->physical);
 }

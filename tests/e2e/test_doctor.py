@@ -35,6 +35,8 @@ BROKEN = [
     ("igx", "rate=100", "rate=100 firmware=0.0.0", "firmware", "warning", "mlxfwmanager --online -u -d 0"),
     ("dgx-h100", RDMA_8, f"{RDMA_8} state='1: DOWN' physical='3: Disabled'", "port-state", "warning", "ip link set rdma0 up"),
     ("igx", "rate=100", "rate=100 state='1: DOWN' physical='3: Disabled'", "port-state", "fails", "ip link set eth2 up"),
+    ("soft-roce-recorded", '"dev/infiniband/uverbs0": {"error": null, "may_open": true}',
+     '"dev/infiniband/uverbs0": {"error": "Permission denied", "may_open": false}', "adapter-nodes", "fails", "/dev/infiniband"),
     ("cloud-vm", "layer=InfiniBand", "layer=InfiniBand state='2: INIT'", "port-state", "fails", "opensm"),
     ("igx", "driver=mlx5_core speed=32 width=8", "driver=mlx5_core speed=16 speed_most=32 width=8", "pcie-link", "warning", "slot"),
     ("igx", "driver=mlx5_core speed=32 width=8", "driver=mlx5_core speed=32 width=4 width_most=8", "pcie-link", "warning", "slot"),
@@ -123,7 +125,8 @@ def changes(line):
 
 # Findings that each such machine has.
 ALWAYS = {"cloud-vm": {"pair": "warning"},
-          "cloud-vm-recorded": {"clock": "warning", "container": "cannot tell", "cpu-quota": "cannot tell"}}  # fmt: skip
+          "cloud-vm-recorded": {"clock": "warning", "container": "cannot tell", "cpu-quota": "cannot tell"},
+          "soft-roce-recorded": {"mtu": "warning", "clock": "warning"}}  # fmt: skip
 
 
 class Doctor(Case):
@@ -150,12 +153,15 @@ class Doctor(Case):
                 self.assertEqual({check: one["verdict"] for check, one in found.items()}, ALWAYS.get(path.stem, {}))
                 self.assertGreater(result["doctor"]["counts"]["ok"], 6)
 
-    def test_what_is_so_on_a_recorded_machine(self):
+    def test_what_is_so_on_recorded_machines(self):
         text = self.run_program("doctor", "--root", str(self.machine("cloud-vm-recorded"))).stdout
         for line in (r"ok +kernel +Linux 6\.18\.44-cloud", "ok +iommu +no IOMMU", "ok +huge-pages +0 of 0 huge pages of 2048 KiB",
                      "ok +isolation +isolated CPUs: none; this process may run on 0-1", "cannot tell +container +.* control groups of version 1",
                      "warning +clock +the system's clock is not synchronised", "ok +ptp +no network device has a PTP clock",
                      "no RDMA adapter is here", "no GPU of NVIDIA is here"):  # fmt: skip
+            self.assertRegex(text, rf"(?m)^ *{line}")
+        text = self.run_program("doctor", "--root", str(self.machine("soft-roce-recorded"))).stdout
+        for line in (r"ok +port-state +rxe0: ACTIVE, 2\.5 Gb/s", "ok +gid +rxe0: GID 1 is ipv4-1, RoCE v2", "warning +mtu +eth0: MTU 1500"):
             self.assertRegex(text, rf"(?m)^ *{line}")
 
     def yaml(self, name, old, new):
