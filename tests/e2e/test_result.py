@@ -202,6 +202,7 @@ class ResultFile(Case):
         """The stack of a thread does not fit."""
         self.out.write_text(OLDER)
         child = self.run_program("run", "config/loopback.yaml", "--json", self.out, expect=1,
+                                 environment={"PENSTOCK_SANDBOX": "auto"},  # Landlock is tried in a thread
                                  prefix=("prlimit", f"--stack={1 << 30}", f"--as={1 << 29}"))
         self.assertIn("--json: cannot prepare to write", child.stderr)
         result = self.result()
