@@ -312,13 +312,17 @@ def read_header(path):
 
 
 RETURNS = re.compile(
-    r"(?:(?<=[.;:)] )|^)(?=Returns |0[;,:.] |In \*error: |-E[A-Z]+\b[^.]*?: |NULL(?:: | if )|0 to )")  # fmt: skip
+    r"(?:(?<=[.;:)] )|(?<=\n\n)|^)(?=Returns |0[;,:.] |In \*error: |-E[A-Z]+\b[^.]*?: |NULL(?:: | if )|0 to )")  # fmt: skip
+
+
+def is_example(part):
+    return re.match(r" {3,}", part) or re.search(r"\n {4,}", part)
 
 
 def prose(text):
     """Paragraphs of a comment; an indented part is an example."""
     for part in re.split(r"\n\s*\n", text):
-        if re.match(r" {3,}", part) or re.search(r"\n {4,}", part):
+        if is_example(part):
             yield from code(part)
         else:
             yield from paragraph(re.sub(r"(?<![*\w])\*(\w+)\*(?!\*)", r"**\1**", part))
@@ -326,30 +330,30 @@ def prose(text):
 
 def split_returns(text):
     """Describes a call: its effect, and its return value."""
-    flat = "\n\n".join(" ".join(part.split()) for part in re.split(r"\n\s*\n", text))
+    flat = "\n\n".join(part if is_example(part) else " ".join(part.split()) for part in re.split(r"\n\s*\n", text))
     found = RETURNS.search(flat)
-    return (flat[: found.start()], flat[found.start() :]) if found else (flat, "")
+    return (re.sub(r"; *$", ".", flat[: found.start()]), flat[found.start() :]) if found else (flat, "")
 
 
 def returned(text):
     """The lines of RETURN VALUE and those of ERRORS: each value with its meaning, then what holds for all."""
     value = re.compile(r"(?:-E[A-Z0-9]+(?:, -E[A-Z0-9]+)*(?:, …| \([^()]*\))?|0|NULL)(?=[:;] |\.|$)")
     lead, *parts = re.split(rf"(?:[;.:] |^)(?={value.pattern})", re.sub(r"\s+", " ", text).strip())
-    lists, after = {False: [], True: []}, []
+    lists, after = {False: [], True: []}, {False: [], True: []}
     for part in parts:
         name = value.match(part)[0]
-        words, *rest = re.split(r"\. (?=[A-Z][a-z]+ )", part[len(name) :].strip(" .;"), maxsplit=1)
+        words, *rest = re.split(r"\. (?=[A-Z][a-z]+ |$)", part[len(name) :].strip(" .;"), maxsplit=1)
         if not words.startswith(":"):
             words, rest = ": Success" if name == "0" else "", [each for each in (words, *rest) if each]
         words = words[1:].strip()
         if re.match(r"(?:a|[a-z]{2,})[ ,]", words):
             words = words[:1].upper() + words[1:]
         lists[name.startswith("-")] += [f"*{escaped(name)}*", *(paragraph(words + ".", "\t") if words else [""])]
-        after += rest
+        after[name.startswith("-")] += filter(None, rest)
     in_error = lead.startswith("In *error")
     values = lists[False] if in_error or not lead else paragraph(lead.rstrip(".") + ".") + lists[False]
-    values += [line for words in after for line in paragraph(words[:1].upper() + words[1:] + ".")]
-    return values, (["In *\\*error*:", ""] if in_error else []) + lists[True]
+    said = {key: [line for words in after[key] for line in paragraph(words[:1].upper() + words[1:] + ".")] for key in after}
+    return values + said[False], (["In *\\*error*:", ""] if in_error else []) + lists[True] + said[True]
 
 
 def types_of(calls, types):
@@ -366,7 +370,8 @@ def types_of(calls, types):
 def summary_of(comment):
     """The first sentence, in few words."""
     flat = re.sub(r" \([^()]*\)", "", " ".join(comment.split()))
-    first = re.split(r"(?<=[a-z)`\"])[.;:](?:\s|$)", flat, maxsplit=1)[0].rstrip(".")
+    flat = re.sub(r"`[^`]*`", lambda quoted: quoted[0].replace(" ", "\0"), flat)
+    first = re.split(r"(?<=[a-z0-9)`\"])[.;:](?:\s|$)", flat, maxsplit=1)[0].rstrip(".").replace("\0", " ")
     first = first[:1].lower() + first[1:] if not re.match(r"[A-Z]{2}|pst_", first) else first
     while len(first) > 90 and re.search(r"[,(:] ", first):
         first = re.split(r"[,(:] (?!.*[,(:] )", first)[0].rstrip()
@@ -399,6 +404,8 @@ def pages_of_calls():
         does, returns = split_returns(group.comment)
         page.add("DESCRIPTION", prose(does) if does.strip() else prose(group.comment))
         values, errors = returned(returns if does.strip() else "")
+        if not values and (errors or "error" in calls[0]) and calls[0].startswith("int "):
+            values = ["*0*", *paragraph("Success.", "\t")]
         page.add("RETURN VALUE", values)
         page.add("ERRORS", errors)
         shown = types_of(calls, types)

@@ -105,15 +105,16 @@ PST_EXPORT const char *pst_config_hash(const struct pst_config *config);
 PST_EXPORT uint32_t pst_config_stream_count(const struct pst_config *config);
 /* The name of stream number `index`, from 0; NULL: no such stream. */
 PST_EXPORT const char *pst_config_stream_name(const struct pst_config *config, uint32_t index);
-/* Get an effective value by its path ("streams.packets.sender.source.type"). pst_config_get()
- * returns text, valid as long as the configuration, or NULL: no such key, or not set.
- * pst_config_get_uint() returns sizes in bytes, durations in ns, rates in bit/s, booleans as 0 or
- * 1; 0: no such value. */
+/* Get an effective value by its path ("streams.packets.sender.source.type"). pst_config_get() gives
+ * text, which is valid as long as the configuration. pst_config_get_uint() gives sizes in bytes,
+ * durations in ns, rates in bit/s, and booleans as 0 or 1.
+ * Returns the value; NULL: no such key, or it is not set; 0: the same, where a number is asked for.
+ */
 PST_EXPORT const char *pst_config_get(const struct pst_config *config, const char *path);
 PST_EXPORT uint64_t pst_config_get_uint(const struct pst_config *config, const char *path);
 PST_EXPORT double pst_config_get_number(const struct pst_config *config, const char *path);
-/* Where a value, mapping or list was written: "file.yaml:12:7", "--set path=value", "default";
- * NULL: no such key. Valid as long as the configuration. */
+/* Where a value, mapping or list was written: "file.yaml:12:7", "--set path=value", "default". The
+ * text is valid as long as the configuration. NULL: no such key. */
 PST_EXPORT const char *pst_config_origin(const struct pst_config *config, const char *path);
 /* The default number of slots of a stream's ring, for messages of at most so many bytes.
  * docs/internals/benchmarks.md has the measurements. */
@@ -272,7 +273,8 @@ struct pst_config_key {
 };
 /* Report every key that a configuration file may have, those of pst_config_program() included, and
  * every option of the plugins that are found. A key follows the head of its mapping. Neither opens
- * a device nor probes a plugin; loads a plugin that has no description beside it. 0. */
+ * a device nor probes a plugin; loads a plugin that has no description beside it. Always returns 0.
+ */
 PST_EXPORT int pst_config_keys(void (*key)(void *context, const struct pst_config_key *key),
                                void *context);
 

@@ -73,14 +73,13 @@ PST_EXPORT uint32_t pst_view_rows(const struct pst_view *views, uint32_t n);
  * native     the consumer's order of work (a CUstream). It waits on the device until the
  *            views are ready; after the deleter, they go back behind what is on it by the
  *            next poll. With NULL this call waits for them, and they go back at once.
- * device_id  the ordinal by which the consumer knows the GPU; core does not. For host memory it is
- * 0.
+ * device_id  the consumer's ordinal of the GPU, which core does not know; 0 for host memory
  *
  * The deleter may be called by any thread, and after the session has been closed; the data
  * is gone with the session. The other calls are the receiver's thread's.
  *
- * 0; -EINVAL: pst_view_rows() is less than n, n is 0, or the stream hands over frames;
- * -ENOMEM; an error of the memory.
+ * 0; -EINVAL: pst_view_rows() is less than n, n is 0, or the stream hands over frames; -ENOMEM.
+ * Errors of the memory plugin are passed on.
  */
 PST_EXPORT int pst_receiver_dlpack(struct pst_receiver *receiver, const struct pst_view *views,
                                    uint32_t n, void *native, int32_t device_id,

@@ -92,9 +92,9 @@ struct pst_node_params {
 
 /* Load the transport, open a device, listen. May block (seconds, for GPUs).
  * In *error: -EOPNOTSUPP: the transport lacks a capability, which the text names; -EADDRINUSE,
- * -EADDRNOTAVAIL, -EACCES, -EPERM (beyond loopback without `tls` or `insecure`): `listen`; -EINVAL:
- * an option or a limit; -ENOSPC: the device has room for fewer `peers` or `messages`; errors of the
- * plugin. */
+ * -EADDRNOTAVAIL, -EACCES: it cannot listen at `listen`; -EPERM: `listen` is beyond loopback, and
+ * there is neither `tls` nor `insecure`; -EINVAL: an option or a limit is wrong; -ENOSPC: the
+ * device has room for fewer `peers` or `messages`. Errors of the plugin are passed on. */
 PST_EXPORT int pst_node_open(const struct pst_node_params *params, struct pst_node **node,
                              struct pst_error *error);
 /* Tell all peers and leave them at once, without events, and free all areas. Blocks until the
@@ -106,13 +106,13 @@ PST_EXPORT uint16_t pst_node_port(const struct pst_node *node);
 PST_EXPORT uint64_t pst_node_transfer_max(const struct pst_node *node);
 /* The most operations under way with one peer: `depth`, or fewer if the transport has fewer. */
 PST_EXPORT uint32_t pst_node_depth(const struct pst_node *node);
-/* enum pst_transport_capability of the device. */
+/* The capabilities of the device: bits of enum pst_transport_capability. */
 PST_EXPORT uint64_t pst_node_capabilities(const struct pst_node *node);
 /* The plugins in use, as pst_session_plugin(). */
 PST_EXPORT uint32_t pst_node_plugins(const struct pst_node *node);
 PST_EXPORT int pst_node_plugin(const struct pst_node *node, uint32_t index,
                                struct pst_plugin_info *info);
-/* The device of its transport. -ENOENT: it has none (`transport` "none"). */
+/* Get the device of the node's transport. -ENOENT: it has none (`transport` is "none"). */
 PST_EXPORT int pst_node_device(const struct pst_node *node, struct pst_device_info *info);
 /* The transport's counters of the device (may block for some ms) and of the node's worker. Returns
  * how many there are; writes up to max. -ENOENT: the node has no device. */
@@ -186,9 +186,11 @@ PST_EXPORT int pst_node_fd(const struct pst_node *node);
 /* End a sleep. Any thread, or a signal handler. */
 PST_EXPORT void pst_node_wake(struct pst_node *node);
 
-/* Begin to connect; JOINED or LEFT reports the outcome. Blocks while it looks up a name.
- * In *error: -EINVAL, -ENOENT, -EHOSTUNREACH (address); -EPERM (beyond loopback without
- * `insecure`); -EUSERS: `peers`; -ENOMEM, -EMFILE. */
+/* Begin to connect to a node that listens at `address` ("host:port", "[::1]:4791"). *peer is set
+ * at once; the event JOINED or LEFT reports the outcome. Blocks while it looks up a name.
+ * In *error: -EINVAL: not an address; -ENOENT: no such host; -EHOSTUNREACH: no route to it; -EPERM:
+ * the address is beyond loopback, and the node has neither `tls` nor `insecure`; -EUSERS: the node
+ * has as many peers as `peers` allows; -ENOMEM; -EMFILE. */
 PST_EXPORT int pst_node_connect(struct pst_node *node, const char *address, struct pst_peer **peer,
                                 struct pst_error *error);
 /* Close the connection to a peer. Messages sent before are still delivered. Operations under way
@@ -196,8 +198,8 @@ PST_EXPORT int pst_node_connect(struct pst_node *node, const char *address, stru
  * on both sides with this code; 0 and NULL are for an orderly close. Legal in every state; a second
  * call does nothing. */
 PST_EXPORT void pst_peer_close(struct pst_peer *peer, int code, const char *text);
-/* Keep a pointer of the application's with a peer: pst_peer_context() returns it, and each event of
- * the peer has it. NULL before the first call. */
+/* Keep a pointer for the application with a peer: pst_peer_context() returns it, and each event of
+ * the peer has it. It is NULL before the first call. */
 PST_EXPORT void pst_peer_set_context(struct pst_peer *peer, void *context);
 PST_EXPORT void *pst_peer_context(const struct pst_peer *peer);
 /* Describes the peer: "host, pid 4711, 127.0.0.1:41000". */
@@ -209,17 +211,18 @@ struct pst_peer_info {
   char local[72];
   char remote[72];
 };
-/* 0; -ENOTCONN: it has not answered yet. */
+/* Get both addresses of the connection to a peer. 0; -ENOTCONN: the peer has not answered yet. */
 PST_EXPORT int pst_peer_info(const struct pst_peer *peer, struct pst_peer_info *info);
 /* How bytes travel to the peer. 0; -ENOTCONN: the peer has not joined, has left, or its transport
  * is connecting to a changed address. */
 PST_EXPORT int pst_peer_path(const struct pst_peer *peer, struct pst_path_info *path);
 
-/* Bytes of the longest message to this peer; 0: not joined yet. */
+/* The length of the longest message to this peer, in bytes; 0: the peer has not joined yet. */
 PST_EXPORT uint64_t pst_peer_message_max(const struct pst_peer *peer);
 /* Send a message; the bytes are copied. Messages arrive once and in order, but have no
- * order with WRITEs: send when these are DONE. 0; -EAGAIN: no room, ROOM will come;
- * -EMSGSIZE; -ENOTCONN: not joined yet, or it has left. */
+ * order with WRITEs: send when these are DONE. 0; -EAGAIN: no room, and the event ROOM
+ * will come; -EMSGSIZE: longer than pst_peer_message_max(); -ENOTCONN: the peer has not joined yet,
+ * or has left. */
 PST_EXPORT int pst_peer_send(struct pst_peer *peer, const void *bytes, uint64_t length);
 
 /* Memory that a memory plugin allocates for operations and offers. */
@@ -239,7 +242,7 @@ struct pst_area_params {
 /* Allocate an area. Memory that the CPU cannot touch (a GPU's) must be allocated before the peers
  * join whose regions are written from it or read into it.
  * May block (milliseconds, for GPU memory). In *error: -ENOMEM; -EOPNOTSUPP: the transport cannot
- * reach this memory; errors of the plugin. */
+ * reach this memory. Errors of the memory plugin are passed on. */
 PST_EXPORT int pst_node_alloc(struct pst_node *node, const struct pst_area_params *params,
                               struct pst_area **area, struct pst_error *error);
 
@@ -261,21 +264,23 @@ struct pst_register_params {
   uint64_t fd_offset;
   const char *label; /* in error messages; NULL: "area" */
 };
-/* May block (milliseconds a GiB, where a device pins it). In *error: -EINVAL: no range, or a
- * descriptor that does not fit; -EFAULT: a part of the range is not mapped; -EOPNOTSUPP: the memory
- * plugin takes only memory of its own (no PST_MEMORY_CAP_ADOPT), or the transport cannot reach the
- * memory; -ENOMEM; errors of the plugins. */
+/* Make an area of memory that the application owns. May block (milliseconds a GiB, where a device
+ * pins it). In *error: -EINVAL: the length is 0, or the descriptor does not fit; -EFAULT: a part of
+ * the range is not mapped; -EOPNOTSUPP: the memory plugin takes only memory of its own (no
+ * PST_MEMORY_CAP_ADOPT), or the transport cannot reach the memory; -ENOMEM. Errors of the plugins
+ * are passed on. */
 PST_EXPORT int pst_node_register(struct pst_node *node, const struct pst_register_params *params,
                                  struct pst_area **area, struct pst_error *error);
-/* Free an area. 0; -EBUSY: an operation uses the area, or an offer of it is not withdrawn. NULL is
- * legal. */
+/* Free an area. NULL is legal. 0; -EBUSY: an operation uses the area, or an offer of it is not
+ * withdrawn. */
 PST_EXPORT int pst_area_free(struct pst_area *area);
-/* Where an area's bytes are. 0. */
+/* Get where an area lies: its memory, address and length. Always returns 0. */
 PST_EXPORT int pst_area_range(const struct pst_area *area, struct pst_range *range);
 /* Returns the backing of the area, in the memory plugin's words: "memfd", "cuMemAlloc". */
 PST_EXPORT const char *pst_area_backing(const struct pst_area *area);
-/* How the transport reaches the area in READs and WRITEs, by its newest registration, which is its
- * own or that of an offer. pst_peer_path() has the `carrier`. */
+/* Get how the transport reaches the area in READs and WRITEs, by its latest registration: the one
+ * that its allocation made, or one for an offer. pst_peer_path() has the `carrier`. Always returns
+ * 0. */
 PST_EXPORT int pst_area_path(const struct pst_area *area, struct pst_path_info *path);
 /* Compute the CRC-32C (Castagnoli; RFC 3720, appendix B.4) of a range where the bytes are: a GPU
  * computes that of its memory. Blocks. 0; -ERANGE; -EOPNOTSUPP: the memory plugin has no

@@ -52,10 +52,10 @@ struct pst_share_stats {
 
 /* Open plugins and socket, and serve in new threads. Blocks for as long as plugins load.
  * 0; -EINVAL: a wrong option or limit (exit status 2); -EADDRINUSE: another process serves this
- * socket; -errno (3): the plugin or the socket is not available here. */
+ * socket. With any other error the plugin or the socket is not available here (exit status 3). */
 PST_EXPORT int pst_share_open(const struct pst_share_params *params, struct pst_share **share,
                               struct pst_error *error);
-/* Any thread. */
+/* Get what the clients have and have done. Any thread. */
 PST_EXPORT void pst_share_stats(struct pst_share *share, struct pst_share_stats *stats);
 /* Disconnect all clients, close what they had open, and remove the socket. NULL is legal. */
 PST_EXPORT void pst_share_close(struct pst_share *share);

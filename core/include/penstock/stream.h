@@ -90,8 +90,8 @@ PST_EXPORT int pst_session_thread_cpu(const struct pst_session *session, uint32_
 /* Sleep, if the configuration allows. A thread calls this after a round that moved nothing.
  * Without `threads.sleep_after` it returns at once. With it, a thread that has been idle for that
  * long sleeps until a message, room, an event, or `until_ns` (CLOCK_MONOTONIC, or NULL for no
- * bound); it may wake early. Returns 1 if it slept, 0 if not; -EINVAL: no such thread.
- * pst_session_wake() wakes all threads; any thread or signal handler may call it. */
+ * bound); it may wake early. pst_session_wake() wakes all threads; any thread or signal handler may
+ * call it. Returns 1 if it slept, 0 if not; -EINVAL: no such thread. */
 PST_EXPORT int pst_session_wait(struct pst_session *session, uint32_t thread,
                                 const uint64_t *until_ns);
 PST_EXPORT void pst_session_wake(struct pst_session *session);
@@ -209,11 +209,11 @@ struct pst_batch {
                               until the next poll of this receiver. */
 };
 
-/* Get messages that have arrived, up to batch->capacity.
+/* Get messages that have arrived, up to batch->capacity. Earlier views stay valid until they are
+ * released.
  * Returns how many; 0: none now; -EINVAL: batch->struct_size is not set, or the stream assembles
  * frames, which pst_receiver_poll_frames() returns; -ENODATA: the stream has ended, and every
- * message was handed over; -ECONNRESET, -ETIMEDOUT, …: the stream has failed. Earlier views stay
- * valid until they are released. */
+ * message was handed over; -ECONNRESET, -ETIMEDOUT, …: the stream has failed. */
 PST_EXPORT int pst_receiver_poll(struct pst_receiver *receiver, struct pst_batch *batch);
 /* Release messages, in any order and grouping; the credit goes to the sender. Reads only the tokens
  * of the views. 0; -EINVAL: more than the application holds. */
@@ -327,24 +327,24 @@ struct pst_frame_batch {
 
 /* The most packets in a frame of this stream; 0: the stream hands over messages. */
 PST_EXPORT uint32_t pst_receiver_frame_packets(const struct pst_receiver *receiver);
-/* Get frames, up to batch->capacity.
- * Returns how many; 0: none now; -ENODATA and errors as pst_receiver_poll(); -EINVAL: the stream
- * hands over messages. `valid` and `lengths` belong to the library and are valid until the frame is
- * released. */
+/* Get frames, up to batch->capacity. `valid` and `lengths` of a frame belong to the library and are
+ * valid until the frame is released.
+ * Returns how many; 0: none now; -EINVAL: the stream hands over messages; -ENODATA, -ECONNRESET,
+ * -ETIMEDOUT, …: as in pst_receiver_poll(). */
 PST_EXPORT int pst_receiver_poll_frames(struct pst_receiver *receiver,
                                         struct pst_frame_batch *batch);
-/* Release frames, as pst_receiver_release() and pst_receiver_release_after() do messages. -EINVAL:
- * the application does not hold one of the frames; none is released. While the application holds
- * all of `assemble.frames`, messages stay in the transport's slots: a sender that waits for credit
- * stops; a datagram transport runs out of slots and counts drops. */
+/* Release frames, as pst_receiver_release() and pst_receiver_release_after() do messages. While the
+ * application holds all of `assemble.frames`, messages stay in the transport's slots: a sender that
+ * waits for credit stops; a datagram transport runs out of slots and counts drops. -EINVAL: the
+ * application does not hold one of the frames; none is released. */
 PST_EXPORT int pst_receiver_release_frames(struct pst_receiver *receiver,
                                            const struct pst_frame *frames, uint32_t n);
 PST_EXPORT int pst_receiver_release_frames_after(struct pst_receiver *receiver,
                                                  const struct pst_frame *frames, uint32_t n,
                                                  struct pst_fence *fence);
 /* Get packet i of a frame as a view, for pst_receiver_verify() and pst_receiver_read(). The view's
- * token is void: frames are released whole. Returns 1, or 0 if the packet is missing; *view is then
- * unchanged. Any thread. */
+ * token is void: frames are released whole. Any thread. Returns 1, or 0 if the packet is missing;
+ * *view is then unchanged. */
 PST_EXPORT int pst_frame_view(const struct pst_frame *frame, uint32_t i, struct pst_view *view);
 
 #ifdef __cplusplus
