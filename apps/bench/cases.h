@@ -102,7 +102,7 @@ struct bench_setting;
 
 struct bench_probe {
   uint32_t ops;         /* 1 << enum bench_op: to be measured */
-  bool no_send_latency; /* a lost reply would be waited for for ever */
+  bool no_send_latency; /* the wait for a lost reply would never end */
   uint32_t depth_max;   /* transfers that an initiator can have under way; 0: not known */
   char notes[512];      /* what is not measured or not as said, and why, a line each; "" */
 };

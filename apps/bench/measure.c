@@ -363,7 +363,7 @@ static int bench_measure_await_one(struct measure *m, struct pst_batch *batch, i
   return rc < 0 ? rc : got;
 }
 
-/* Send one, wait for it to come back, time it. A reply that is lost would be waited for for ever;
+/* Send one, wait for it to come back, time it. The wait for a lost reply would never end;
  * transports that lose are not asked for one. */
 static int bench_measure_ping(struct measure *m)
 {

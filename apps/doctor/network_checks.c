@@ -7,7 +7,7 @@
 
 #include "doctor.h"
 
-#define MTU_WISHED 4200 /* a RoCE packet of 4096 bytes with its headers */
+#define MTU_ENOUGH 4200 /* a RoCE packet of 4096 bytes with its headers */
 
 typedef void network_look(struct doctor *doctor, const struct host_link *link,
                           const struct host_rdma *rdma);
@@ -45,7 +45,7 @@ static void network_look_at_mtu(struct doctor *doctor, const struct host_link *l
   char remedy[128];
 
   (void)rdma;
-  if (link->mtu < MTU_WISHED) {
+  if (link->mtu < MTU_ENOUGH) {
     snprintf(remedy, sizeof(remedy),
              "sudo ip link set %s mtu 9000; the switch and the peer need as much", link->name);
     finding.verdict = DOCTOR_WARNING;

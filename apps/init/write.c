@@ -150,7 +150,7 @@ static uint64_t write_packet_bytes(const struct init_plan *plan)
 static uint64_t write_ring_slots(const struct init_plan *plan, const char **bound)
 {
   const uint64_t message = write_message_bytes(plan), packet = write_packet_bytes(plan);
-  const uint64_t wish = write_rate_bps(plan) / 8 / (write_is_datagram(plan) ? 100 : 5000);
+  const uint64_t wanted = write_rate_bps(plan) / 8 / (write_is_datagram(plan) ? 100 : 5000);
   uint64_t memory = 0, most = RING_MOST_BYTES, slots = 16;
 
   for (size_t i = 0; i < plan->machine->node_count; i++)
@@ -158,9 +158,9 @@ static uint64_t write_ring_slots(const struct init_plan *plan, const char **boun
   *bound = "";
   if (memory > 0 && memory / 64 < most)
     most = memory / 64;
-  while (slots * packet < wish && slots * 2 * message <= most)
+  while (slots * packet < wanted && slots * 2 * message <= most)
     slots *= 2;
-  if (slots * packet < wish)
+  if (slots * packet < wanted)
     *bound = most < RING_MOST_BYTES ? ", as far as a 64th of the host's memory holds it"
                                     : ", as far as 64 MiB hold it";
   return slots;

@@ -141,8 +141,9 @@ static bool serve_copies_put_names_file(const struct arguments *arguments, const
   return false;
 }
 
-/* "a/b/" goes into the folder --to as "b". The contents of a folder of the server are not known
- * yet: a name that is taken when it comes is refused. */
+/* Returns whether `name` of the server is got as the file `path`: "a/b/" goes into the folder --to
+ * as "b". The contents of a folder of the server are not known yet: a name that is taken when it
+ * comes is refused. */
 static bool serve_copies_is_got_as(const char *path, const char *name, const char *to)
 {
   const char *end = name + serve_copy_unslashed(name),

@@ -210,8 +210,8 @@ static void serve_get_finish(struct transfer *t)
   serve_transfer_ask(t, SERVE_CLOSE, SERVE_DONE, serve_get_closed);
 }
 
-/* An existing file of this name may be complete, by an earlier --resume or by the transfer
- * before. */
+/* Handles an existing file of this name, which may be complete, by an earlier --resume or by the
+ * transfer before. */
 static void serve_get_meet_existing(struct transfer *t)
 {
   if (t->copy->params->resume)

@@ -151,8 +151,8 @@ static void serve_io_prepare(struct io_uring_sqe *sqe, struct io_request *reques
   io_uring_sqe_set_data(sqe, request);
 }
 
-/* No more are under way than the completion queue holds. Entries that the kernel does not take at
- * once stay in the submission queue for the next call. */
+/* Submits queued requests to io_uring, no more than its completion queue holds. Entries that the
+ * kernel does not take at once stay in the submission queue for the next call. */
 static void serve_io_fill_ring(struct io *io)
 {
   while (io->for_ring.first && io->in_ring < ENTRIES) {

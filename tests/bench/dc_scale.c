@@ -230,13 +230,13 @@ static bool is_busy(uint32_t k)
  * one message each, busy ones as many as post() takes. */
 static void contend(void)
 {
-  const uint32_t wishes = peers - dead - busy;
+  const uint32_t wanted = peers - dead - busy;
   uint32_t *next = calloc(peers, sizeof(*next));
 
   for (uint32_t turn = 0; turn < turns; turn++) {
     for (uint32_t k = dead; k < peers - busy; k++)
       asked_ns[k] = now();
-    for (uint32_t k = 0; took < (turn + 1) * wishes; k = (k + 1) % peers) {
+    for (uint32_t k = 0; took < (turn + 1) * wanted; k = (k + 1) % peers) {
       if (k == 0)
         poll_all();
       const bool may_send = k < dead ? !is_over[k] && !next[k] : is_busy(k) || next[k] <= turn;

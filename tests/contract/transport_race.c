@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* arm beside what it arms for: a wake-up that comes between its look and its wish is not lost. */
+/* arm beside what it arms for: a wake-up that comes between its look and its request is not lost.
+ */
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
@@ -7,8 +8,8 @@
 
 #include "harness.h"
 
-/* A transport that does not look again once its wish can be seen has a gap of some 50 ns. Aimed as
- * below, one try of some 60 hits it, where the threads have two CPUs. */
+/* A transport that does not look again once its request can be seen has a gap of some 50 ns. Aimed
+ * as below, one try of some 60 hits it, where the threads have two CPUs. */
 #define TRIES 4000u
 #define TRIES_NS UINT64_C(2000000000) /* and no longer: for one CPU */
 #define STEP_NS 16

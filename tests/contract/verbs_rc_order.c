@@ -87,7 +87,7 @@ static void one_may_have_it_everywhere_or_nowhere(void **state)
   with("device=mlx5_0,relaxed_ordering=false", false, false);
 }
 
-static void it_is_a_wish(void **state)
+static void it_is_a_hint(void **state)
 {
   (void)state;
   refuses_relaxed = true;
@@ -100,7 +100,7 @@ int main(int argc, char **argv)
   struct CMUnitTest cases[] = {
       CONTRACT_CASE(auto_is_where_completions_tell),
       CONTRACT_CASE(one_may_have_it_everywhere_or_nowhere),
-      CONTRACT_CASE(it_is_a_wish),
+      CONTRACT_CASE(it_is_a_hint),
   };
 
   if (!stream_arguments(argc, argv))

@@ -68,9 +68,9 @@ static inline uint32_t dg_receiver_poll(struct dg_receiver *receiver, struct pst
   return 1;
 }
 
-/* One arrival: returns how many completions it gave, up to two of which the second may be parked.
- * `max` is at least 1 and nothing is parked: a poll ends where one was. Slots that settle() was not
- * called for stay the transport's. */
+/* Takes one arrival; returns how many completions it gave, up to two of which the second may be
+ * parked. `max` is at least 1 and nothing is parked: a poll ends where one was. Slots that settle()
+ * was not called for stay the transport's. */
 __attribute__((always_inline)) static inline uint32_t
 dg_receiver_take(struct dg_receiver *receiver, const struct pst_cpu_endpoint *endpoint,
                  const struct dg_arrival *arrival, dg_settle *settle, void *context,

@@ -269,7 +269,7 @@ static uint32_t eth_assign_room_for_rings(const struct eth_port *port)
 static int eth_assign_choose_for(const struct eth_port *port, const struct eth_opened *opened,
                                  struct pst_ring *ring, uint32_t room, uint32_t *descriptors)
 {
-  const uint32_t wish = ring->worker->device->receive;
+  const uint32_t requested = ring->worker->device->receive;
   char text[ETH_SIZES_WHY], more[ETH_SIZES_WHY];
   const char *why = eth_assign_judge_ring(port, ring, descriptors, text);
 
@@ -287,9 +287,9 @@ static int eth_assign_choose_for(const struct eth_port *port, const struct eth_o
                            "its card cannot split frames for a ring in device memory: %s; "
                            "`path: staged` receives into host memory",
                            why);
-  if (wish == ETH_RECEIVE_COPY)
+  if (requested == ETH_RECEIVE_COPY)
     why = "the option `receive` says so";
-  else if (why && wish == ETH_RECEIVE_SLOTS)
+  else if (why && requested == ETH_RECEIVE_SLOTS)
     return ETH_PORT_REFUSE(port, -ENOSPC, "receive: slots is not possible: %s", why);
   ring->copy_reason[0] = '\0';
   if (why)

@@ -29,8 +29,8 @@ const char *lb_via(const struct pst_region *region, uint32_t kind, const char *d
                                       : "cuda-copy";
 }
 
-/* How its bytes will be reached, or NULL and why they cannot. Bytes that the CPU cannot touch are
- * read and written by copies of their own memory plugin. */
+/* Returns how a region's bytes will be reached; NULL: not at all, *why says why. Bytes that the CPU
+ * cannot touch are read and written by copies of their own memory plugin. */
 static const char *lb_mr_register_via(const struct pst_device *device,
                                       const struct pst_region *region, uint32_t access,
                                       const char **why)

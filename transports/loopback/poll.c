@@ -30,8 +30,8 @@ static inline struct taking lb_poll_taking_of(const struct lb_rx *rx)
   return (struct taking){own->desc, own->mask, own->payload_max, rx->states, own->slots};
 }
 
-/* A peer in another process may have written anything: each value is read once,
- * and a slot must be one that it has credit for. */
+/* Takes a descriptor. A peer in another process may have written anything: each value is read once,
+ * and a slot must be one that the peer has credit for. False: the descriptor is wrong. */
 static inline bool lb_poll_take_desc(const struct taking *taking, uint64_t at, struct lb_desc *desc)
 {
   const volatile struct lb_desc *shared = &taking->descs[at & taking->mask];

@@ -131,7 +131,7 @@ static void ucx_poll_end_requests(struct pst_endpoint *endpoint)
   ucx_enter(link, next);
 }
 
-/* The peer is gone, in order or not. The peer's messages come before that event. */
+/* Reports a peer that is gone, in order or not, behind all messages of the peer. */
 static void ucx_poll_step_gone(struct pst_endpoint *endpoint)
 {
   struct ucx_link *link = endpoint->link;

@@ -52,10 +52,10 @@ uint64_t udp_socket_buffer(const struct pst_endpoint *endpoint, int name)
   return (uint64_t)value / 2;
 }
 
-/* A wish from the file that is not met is a warning; the default's is not, since drops, which it
- * leads to, are reported when there are any. */
+/* A size from the file that the kernel does not grant is a warning; the default's is not, since
+ * drops, which it leads to, are reported when there are any. */
 static void udp_socket_buffer_set(struct pst_endpoint *endpoint, bool receives, uint64_t bytes,
-                                  bool is_wish)
+                                  bool is_requested)
 {
   const char *key = receives ? "net.core.rmem_max" : "net.core.wmem_max";
   int name = receives ? SO_RCVBUF : SO_SNDBUF, value = (int)bytes;
@@ -73,7 +73,7 @@ static void udp_socket_buffer_set(struct pst_endpoint *endpoint, bool receives, 
   snprintf(remedy, sizeof(remedy),
            most < 0 ? "set outside this network namespace" : "%ld: sysctl -w %s=%lu", most, key,
            bytes);
-  UDP_TELL(endpoint, is_wish ? PST_LOG_WARN : PST_LOG_INFO,
+  UDP_TELL(endpoint, is_requested ? PST_LOG_WARN : PST_LOG_INFO,
            "the kernel gives %s %lu bytes of the %lu asked for, since %s is %s",
            receives ? "rcvbuf" : "sndbuf", got, bytes, key, remedy);
 }

@@ -181,7 +181,7 @@ static int vb_device_choose_place(const struct pst_host *host, struct vb_open *m
 {
   const struct vb_port *port = made->port;
 
-  if (port->gid_count || port->gid_error || made->wish.index >= 0)
+  if (port->gid_count || port->gid_error || made->requested.index >= 0)
     return vb_port_address_choose(host, made, port, &made->place);
   host->log(host, PST_LOG_WARN,
             "%s port %u has no address yet, and reaches no peer before it has one (`ip addr add`, "
@@ -208,7 +208,7 @@ static int vb_device_check_transport(const struct pst_host *host, const struct v
 static int vb_device_open_match(const struct pst_host *host, const struct vb_device *device,
                                 const struct vb_match *match, struct vb_open *opened)
 {
-  struct vb_open made = {.wish = match->wish};
+  struct vb_open made = {.requested = match->requested};
   int rc = vb_device_check_transport(host, device);
 
   if (rc < 0)
@@ -275,7 +275,7 @@ int vb_open(const struct pst_host *host, const char *name, uint32_t port, int32_
                     sizeof(why));
   if (rc < 0)
     host->log(host, PST_LOG_ERROR, "%s", why);
-  match.wish.index = gid_index;
+  match.requested.index = gid_index;
   if (rc == 0)
     rc = vb_device_open_match(host, &all[match.device], &match, opened);
   free(all);

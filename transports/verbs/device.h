@@ -49,7 +49,7 @@ struct vb_device {
 struct vb_match {
   uint32_t device;
   uint32_t port; /* place in `ports` */
-  struct vb_gid_wish wish;
+  struct vb_gid_request requested;
 };
 
 /* Finds the port that the option `device` names: "" (the only active port there is), a verbs device
@@ -80,7 +80,7 @@ struct vb_open {
   struct ibv_context *context;
   struct vb_device *info; /* to be freed */
   struct vb_port *port;   /* in *info; as it was then, the following, too */
-  struct vb_gid_wish wish;
+  struct vb_gid_request requested;
   struct vb_port_address place; /* without a GID while the port has none */
 };
 /* 0; -ENODEV, -EACCES and others of opening, logged. */

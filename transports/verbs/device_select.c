@@ -42,11 +42,11 @@ const char *vb_port_state(const struct vb_port *port)
 /* The best of a port's addresses, as the GID would be chosen. */
 void vb_port_text(const struct vb_port *port, char *text, size_t size)
 {
-  struct vb_gid_wish wish = {.is_ethernet = port->is_ethernet, .index = -1};
+  struct vb_gid_request requested = {.is_ethernet = port->is_ethernet, .index = -1};
   char gid[VB_GID_TEXT] = "no address", ignored[256], rate[32] = "";
   uint32_t at;
 
-  if (vb_gid_choose(port->gids, port->gid_count, &wish, &at, ignored, sizeof(ignored)) == 0)
+  if (vb_gid_choose(port->gids, port->gid_count, &requested, &at, ignored, sizeof(ignored)) == 0)
     vb_gid_print(&port->gids[at], gid);
   if (port->mbps)
     snprintf(rate, sizeof(rate), ", %g Gbit/s", port->mbps / 1000.0);
@@ -80,13 +80,14 @@ bool vb_is_called(const struct vb_device *device, const char *name)
 }
 
 /* A netdev's index may be another netdev's in another namespace, whose GIDs are shown, too. */
-static bool vb_select_has_gid(const struct vb_port *port, const struct vb_gid_wish *wish,
+static bool vb_select_has_gid(const struct vb_port *port, const struct vb_gid_request *requested,
                               bool is_here)
 {
   for (uint32_t i = 0; i < port->gid_count; i++)
     if (port->gids[i].is_here >= is_here &&
-        (wish->has_address ? memcmp(port->gids[i].raw, wish->address, 16) == 0
-                           : port->gids[i].netdev && port->gids[i].netdev == wish->netdev))
+        (requested->has_address
+             ? memcmp(port->gids[i].raw, requested->address, 16) == 0
+             : port->gids[i].netdev && port->gids[i].netdev == requested->netdev))
       return true;
   return false;
 }
@@ -106,7 +107,7 @@ static uint32_t vb_select_find(const struct vb_device *all, uint32_t count, enum
       const struct vb_port *port = &all[i].ports[p];
       if ((number && port->number != number) || (name && !vb_is_called(&all[i], name)) ||
           ((by == BY_GID || by == BY_GID_HERE) &&
-           !vb_select_has_gid(port, &match->wish, by == BY_GID_HERE)) ||
+           !vb_select_has_gid(port, &match->requested, by == BY_GID_HERE)) ||
           (!name && all[i].transport != IBV_TRANSPORT_IB) ||
           (by == BY_STATE && port->state != IBV_PORT_ACTIVE))
         continue;
@@ -114,7 +115,7 @@ static uint32_t vb_select_find(const struct vb_device *all, uint32_t count, enum
         continue;
       match->device = i;
       match->port = p;
-      match->wish.is_ethernet = port->is_ethernet;
+      match->requested.is_ethernet = port->is_ethernet;
     }
   return found;
 }
@@ -132,7 +133,7 @@ static const struct vb_device *vb_select_find_closed(const struct vb_device *all
 int vb_match(const struct vb_device *all, uint32_t count, const char *name, uint32_t port,
              uint32_t netdev, struct vb_match *match, char *why, size_t size)
 {
-  struct vb_match found = {.wish = {.index = -1}};
+  struct vb_match found = {.requested = {.index = -1}};
   uint32_t active = 0;
   char there[1024];
 
@@ -140,9 +141,9 @@ int vb_match(const struct vb_device *all, uint32_t count, const char *name, uint
   bool is_found = name[0] && ((!port && vb_select_find(all, count, BY_STATE, name, 0, &found)) ||
                               vb_select_find(all, count, BY_NUMBER, name, port, &found));
   if (!is_found) {
-    found.wish.has_address = name[0] && vb_gid_parse(name, found.wish.address);
-    found.wish.netdev = found.wish.has_address ? 0 : netdev;
-    is_found = (found.wish.has_address || netdev) &&
+    found.requested.has_address = name[0] && vb_gid_parse(name, found.requested.address);
+    found.requested.netdev = found.requested.has_address ? 0 : netdev;
+    is_found = (found.requested.has_address || netdev) &&
                (vb_select_find(all, count, BY_GID_HERE, NULL, port, &found) ||
                 vb_select_find(all, count, BY_GID, NULL, port, &found));
   }

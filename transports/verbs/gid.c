@@ -61,13 +61,13 @@ bool vb_gid_parse(const char *text, uint8_t raw[16])
   return true;
 }
 
-static bool vb_gid_is_wanted(const struct vb_gid *gid, const struct vb_gid_wish *wish)
+static bool vb_gid_is_wanted(const struct vb_gid *gid, const struct vb_gid_request *requested)
 {
-  if (wish->index >= 0)
-    return gid->index == (uint32_t)wish->index;
-  if (wish->has_address && memcmp(gid->raw, wish->address, sizeof(gid->raw)) != 0)
+  if (requested->index >= 0)
+    return gid->index == (uint32_t)requested->index;
+  if (requested->has_address && memcmp(gid->raw, requested->address, sizeof(gid->raw)) != 0)
     return false;
-  return !wish->netdev || !gid->netdev || gid->netdev == wish->netdev;
+  return !requested->netdev || !gid->netdev || gid->netdev == requested->netdev;
 }
 
 /* Less is better: this namespace's addresses before others', which packets cannot leave from in a
@@ -103,8 +103,8 @@ static void vb_gid_list(const struct vb_gid *table, uint32_t count, char *text, 
   }
 }
 
-static int vb_gid_refuse(const struct vb_gid *table, uint32_t count, const struct vb_gid_wish *wish,
-                         char *reason, size_t size)
+static int vb_gid_refuse(const struct vb_gid *table, uint32_t count,
+                         const struct vb_gid_request *requested, char *reason, size_t size)
 {
   char there[512], address[VB_GID_TEXT], netdev[IF_NAMESIZE] = "";
 
@@ -113,50 +113,51 @@ static int vb_gid_refuse(const struct vb_gid *table, uint32_t count, const struc
     snprintf(reason, size,
              "the port's GID table is empty: give its netdev an address (`ip addr add`) and set it "
              "up (`ip link set dev … up`)");
-  else if (wish->index >= 0)
-    snprintf(reason, size, "the port's GID table has no entry %d; it has %s", wish->index, there);
-  else if (wish->has_address) {
-    vb_gid_address(wish->address, address);
+  else if (requested->index >= 0)
+    snprintf(reason, size, "the port's GID table has no entry %d; it has %s", requested->index,
+             there);
+  else if (requested->has_address) {
+    vb_gid_address(requested->address, address);
     snprintf(reason, size, "the port's GID table has no entry of %s; it has %s", address, there);
   } else
     snprintf(reason, size, "the port's GID table has no entry of netdev %s; it has %s",
-             wish->netdev && if_indextoname(wish->netdev, netdev) ? netdev : "?", there);
+             requested->netdev && if_indextoname(requested->netdev, netdev) ? netdev : "?", there);
   return -ENOENT;
 }
 
 static void vb_gid_explain(const struct vb_gid *chosen, const struct vb_gid *first,
-                           const struct vb_gid_wish *wish, uint32_t equals, char *reason,
+                           const struct vb_gid_request *requested, uint32_t equals, char *reason,
                            size_t size)
 {
   char text[VB_GID_TEXT];
   const char *why;
 
   vb_gid_print(chosen, text);
-  if (wish->index >= 0)
+  if (requested->index >= 0)
     why = "as gid_index says";
-  else if (wish->has_address)
+  else if (requested->has_address)
     why = "the address that device names";
-  else if (wish->is_ethernet && vb_gid_reach_of(chosen->raw) == REACH_LINK_LOCAL)
+  else if (requested->is_ethernet && vb_gid_reach_of(chosen->raw) == REACH_LINK_LOCAL)
     why = "the port has only link-local addresses, which reach its own subnet alone";
   else if (equals > 1)
     why = "the first of several addresses; an address as device chooses another";
-  else if (wish->netdev)
+  else if (requested->netdev)
     why = "of the netdev that device names";
-  else if (wish->is_ethernet && chosen->netdev != first->netdev)
+  else if (requested->is_ethernet && chosen->netdev != first->netdev)
     why = "a VLAN's; the netdev under it has only link-local addresses";
   else
-    why = wish->is_ethernet ? "the port's only routable address" : "the port's GID";
+    why = requested->is_ethernet ? "the port's only routable address" : "the port's GID";
   snprintf(reason, size, "GID %u, %s: %s", chosen->index, text, why);
 }
 
-int vb_gid_choose(const struct vb_gid *table, uint32_t count, const struct vb_gid_wish *wish,
-                  uint32_t *at, char *reason, size_t size)
+int vb_gid_choose(const struct vb_gid *table, uint32_t count,
+                  const struct vb_gid_request *requested, uint32_t *at, char *reason, size_t size)
 {
   const struct vb_gid *best = NULL, *first = vb_gid_first_of(table, count);
   uint32_t equals = 0;
 
   for (uint32_t i = 0; i < count; i++) {
-    if (!vb_gid_is_wanted(&table[i], wish))
+    if (!vb_gid_is_wanted(&table[i], requested))
       continue;
     uint32_t rank = vb_gid_rank_of(&table[i], first);
     if (best && rank > vb_gid_rank_of(best, first))
@@ -169,9 +170,9 @@ int vb_gid_choose(const struct vb_gid *table, uint32_t count, const struct vb_gi
     equals = 1;
   }
   if (!best)
-    return vb_gid_refuse(table, count, wish, reason, size);
+    return vb_gid_refuse(table, count, requested, reason, size);
   *at = (uint32_t)(best - table);
-  vb_gid_explain(best, first, wish, equals, reason, size);
+  vb_gid_explain(best, first, requested, equals, reason, size);
   return 0;
 }
 

@@ -31,7 +31,7 @@ struct vb_gid {
 };
 
 /* Conditions on an entry. */
-struct vb_gid_wish {
+struct vb_gid_request {
   bool is_ethernet; /* the port's link layer */
   bool has_address; /* the entry has to be this address; IPv4 as ::ffff:a.b.c.d */
   uint8_t address[16];
@@ -41,8 +41,8 @@ struct vb_gid_wish {
 
 /* 0 and *at, the place in `table`, or -ENOENT. `reason` says what decided, or what is missing and
  * what there is instead; always terminated. */
-int vb_gid_choose(const struct vb_gid *table, uint32_t count, const struct vb_gid_wish *wish,
-                  uint32_t *at, char *reason, size_t size);
+int vb_gid_choose(const struct vb_gid *table, uint32_t count,
+                  const struct vb_gid_request *requested, uint32_t *at, char *reason, size_t size);
 
 /* "192.0.2.1 (RoCE v2)" */
 void vb_gid_print(const struct vb_gid *gid, char text[VB_GID_TEXT]);

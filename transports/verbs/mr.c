@@ -29,23 +29,23 @@ void *vb_pages_alloc(size_t bytes)
 }
 
 #ifdef IBV_ACCESS_OPTIONAL_RANGE
-#define WISHES IBV_ACCESS_RELAXED_ORDERING
+#define OPTIONAL_ACCESS IBV_ACCESS_RELAXED_ORDERING
 #else
-#define WISHES 0
+#define OPTIONAL_ACCESS 0
 #endif
 
-/* A registration failed that may be made without its wishes. */
-static bool vb_mr_may_wish_less(int access)
+/* A registration failed that may succeed without its optional flags. */
+static bool vb_mr_may_do_without(int access)
 {
-  return (access & WISHES) && (errno == EINVAL || errno == EOPNOTSUPP);
+  return (access & OPTIONAL_ACCESS) && (errno == EINVAL || errno == EOPNOTSUPP);
 }
 
 struct ibv_mr *vb_pin(struct vb_mrs *mrs, void *address, size_t length, int access)
 {
   struct ibv_mr *made = ibv_reg_mr(mrs->pd, address, length, access);
 
-  if (!made && vb_mr_may_wish_less(access))
-    made = ibv_reg_mr(mrs->pd, address, length, access & ~WISHES);
+  if (!made && vb_mr_may_do_without(access))
+    made = ibv_reg_mr(mrs->pd, address, length, access & ~OPTIONAL_ACCESS);
   return vb_mr_count(mrs, made);
 }
 
@@ -142,8 +142,8 @@ static struct ibv_mr *vb_mr_register_dmabuf(register_fd *call, struct ibv_pd *pd
 {
   struct ibv_mr *made = call(pd, from->offset, length, address, from->fd, access);
 
-  if (!made && vb_mr_may_wish_less(access))
-    made = call(pd, from->offset, length, address, from->fd, access & ~WISHES);
+  if (!made && vb_mr_may_do_without(access))
+    made = call(pd, from->offset, length, address, from->fd, access & ~OPTIONAL_ACCESS);
   return made;
 }
 

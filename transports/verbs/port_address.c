@@ -20,8 +20,8 @@ int vb_port_address_choose(const struct pst_host *host, const struct vb_open *op
               name, port->number, strerror(port->gid_error), name, port->number);
     return -ENODEV;
   }
-  if (vb_gid_choose(port->gids, port->gid_count, &open->wish, &at, now.reason, sizeof(now.reason)) <
-      0) {
+  if (vb_gid_choose(port->gids, port->gid_count, &open->requested, &at, now.reason,
+                    sizeof(now.reason)) < 0) {
     host->log(host, PST_LOG_ERROR, "%s port %u: %s", name, port->number, now.reason);
     return -ENODEV;
   }

@@ -16,9 +16,9 @@
 
 enum ibv_mtu dc_mtu(const struct pst_device *device, const struct vb_port_address *where)
 {
-  const uint32_t wish = device->path.mtu;
+  const uint32_t requested = device->path.mtu;
 
-  return wish && vb_mtu_of(wish) < where->mtu ? vb_mtu_of(wish) : where->mtu;
+  return requested && vb_mtu_of(requested) < where->mtu ? vb_mtu_of(requested) : where->mtu;
 }
 
 static int dc_device_has_no_dc(const struct pst_device *device, const char *step, int code)
@@ -118,9 +118,9 @@ static void dc_device_size_queues(struct dc_device *dc)
   const struct pst_plan *plan = &dc->device.plan;
   const uint32_t depth = (uint32_t)dc->device.attr.max_qp_wr;
   const uint32_t most = depth > VB_SPARE_SENDS ? depth - VB_SPARE_SENDS : 1;
-  const uint32_t wish = plan->requests ? plan->requests : DC_REQUESTS;
+  const uint32_t requested = plan->requests ? plan->requests : DC_REQUESTS;
 
-  dc->requests = vb_smaller(wish, vb_smaller(most, DC_REQUESTS_MAX));
+  dc->requests = vb_smaller(requested, vb_smaller(most, DC_REQUESTS_MAX));
 }
 
 static int dc_device_draw_key(struct dc_device *dc)

@@ -472,7 +472,8 @@ static void dc_poll_not_connected(struct dc_endpoint *dc)
   dc_fail(&dc->endpoint, -ETIMEDOUT, why);
 }
 
-/* Is the peer there? A request that it owes an answer to, or else an empty WRITE, shows that. */
+/* Finds out whether the peer is there, by a request that it owes an answer to, or else by an empty
+ * WRITE. */
 static void dc_poll_look_at_life(struct dc_endpoint *dc, uint64_t now_ns)
 {
   struct pst_endpoint *endpoint = &dc->endpoint;

@@ -156,13 +156,14 @@ static int dc_pool_open_one(struct dc_worker *pool, struct dc_initiator *initiat
   struct pst_worker *worker = pool->worker;
   struct dc_device *dc = dc_device_of(worker->device);
   struct ibv_qp_init_attr_ex attr;
-  uint32_t wish = DC_INLINE_WISH;
+  uint32_t inline_bytes = DC_INLINE_REQUESTED;
 
   initiator->kept.size = pool->shape.size;
   if (vb_send_queue_open(&initiator->kept, dc->device.pieces_max) < 0)
     return -ENOMEM;
   pool->shape.mask = initiator->kept.mask;
-  for (; !(initiator->qp = dc_pool_create(pool, wish, &attr)) && wish; wish /= 2)
+  for (; !(initiator->qp = dc_pool_create(pool, inline_bytes, &attr)) && inline_bytes;
+       inline_bytes /= 2)
     ;
   if (!initiator->qp)
     return dc_pool_refuse(worker, "mlx5dv_create_qp", errno);

@@ -16,8 +16,8 @@
 
 struct dc_endpoint;
 
-#define DC_INLINE_WISH 64u /* bytes */
-#define DC_BACKOFFS 7u     /* of probes: each but the first is twice the one before */
+#define DC_INLINE_REQUESTED 64u /* bytes */
+#define DC_BACKOFFS 7u          /* of probes: each but the first is twice the one before */
 #define DC_PEER_CHAINS 1024u
 
 /* Lines of endpoints that wait for an initiator, each in the order in which they came. */

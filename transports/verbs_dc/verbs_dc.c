@@ -49,7 +49,8 @@ static int dc_plugin_refuses(const struct pst_endpoint *endpoint)
   return dc_is_over(dc_of(endpoint)) ? -ECONNRESET : -ENOTCONN;
 }
 
-/* A target is made anew. If one initiator fails for good, so do all endpoints. */
+/* Notes the failure of a queue pair for its worker, which makes a target anew. If one initiator
+ * fails for good, so do all endpoints. */
 static void dc_plugin_queue_event(struct pst_device *device, const struct ibv_async_event *event)
 {
   struct vb_queue *queue = event->element.qp->qp_context;

@@ -98,12 +98,12 @@ static void rc_endpoint_describe_self(struct pst_endpoint *endpoint)
   struct pst_device *device = endpoint->device;
   struct rc_blob *own = &endpoint->rc->own;
   const enum ibv_mtu mtu = endpoint->rc->where.mtu;
-  const uint32_t wish = device->path.mtu;
+  const uint32_t requested = device->path.mtu;
 
   *own = (struct rc_blob){
       .is_ethernet = device->open.port->is_ethernet,
       .gid_type = (uint8_t)endpoint->rc->where.gid.type,
-      .mtu = (uint8_t)(wish && vb_mtu_of(wish) < mtu ? vb_mtu_of(wish) : mtu),
+      .mtu = (uint8_t)(requested && vb_mtu_of(requested) < mtu ? vb_mtu_of(requested) : mtu),
       .rd_atomic = (uint8_t)(device->attr.max_qp_rd_atom < 16 ? device->attr.max_qp_rd_atom : 16),
       .lid = endpoint->rc->where.lid,
       .is_sender = endpoint->tx != NULL,

@@ -11,7 +11,8 @@
 /* Under way on an endpoint, however many slots there are: 2048 messages of 1462 bytes are 60 us of
  * 400 Gb/s, and mlx5 has room for as many of 30 pieces. */
 #define RC_REQUESTS_MAX 2048u
-#define RC_INLINE_WISH 64u /* two blocks of mlx5's, which gives 92 of them, or 76 with atomics */
+#define RC_INLINE_REQUESTED                                                                        \
+  64u /* two blocks of mlx5's, which gives 92 of them, or 76 with atomics */
 #define RC_BLOB_RUNS 16u
 #define RC_BLOB_BYTES 384u
 #define RC_LANES_MAX 8u

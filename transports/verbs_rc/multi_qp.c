@@ -63,12 +63,12 @@ static int rc_lanes_open_arrived(const struct pst_endpoint *endpoint, struct rc_
 static int rc_lanes_open_lane(struct pst_endpoint *endpoint, uint32_t i, uint32_t pieces)
 {
   struct rc_lane *lane = &endpoint->rc->lanes[i];
-  const struct ibv_qp_cap want = {.max_send_wr =
-                                      i ? rc_lanes_sends_of(endpoint) : endpoint->sq.size,
-                                  .max_recv_wr = lane->rq.size,
-                                  .max_send_sge = pieces,
-                                  .max_recv_sge = 1,
-                                  .max_inline_data = i ? endpoint->sq.max_inline : RC_INLINE_WISH};
+  const struct ibv_qp_cap want = {
+      .max_send_wr = i ? rc_lanes_sends_of(endpoint) : endpoint->sq.size,
+      .max_recv_wr = lane->rq.size,
+      .max_send_sge = pieces,
+      .max_recv_sge = 1,
+      .max_inline_data = i ? endpoint->sq.max_inline : RC_INLINE_REQUESTED};
   struct ibv_qp_cap given;
 
   lane->failed_from = VB_NEVER;

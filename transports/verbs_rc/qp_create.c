@@ -88,13 +88,14 @@ static struct ibv_qp *rc_qp_make_of(const struct pst_endpoint *endpoint,
   return rc_qp_make_as(endpoint, context, attr);
 }
 
-/* With as many inline bytes as it has, up to those wished for. NULL: errno. */
+/* With as many inline bytes as it has, up to the number requested. NULL: errno. */
 static struct ibv_qp *rc_qp_make(struct pst_endpoint *endpoint, const struct ibv_qp_cap *want,
                                  bool only_asks, struct ibv_pd *pd, struct ibv_qp_cap *given)
 {
   struct ibv_qp *qp = NULL;
 
-  for (uint32_t wish = want->max_inline_data;; wish = wish > INLINE_LEAST ? wish / 2 : 0) {
+  for (uint32_t inline_bytes = want->max_inline_data;;
+       inline_bytes = inline_bytes > INLINE_LEAST ? inline_bytes / 2 : 0) {
     struct ibv_qp_init_attr_ex attr = {.qp_context = endpoint,
                                        .send_cq = endpoint->worker->cq,
                                        .recv_cq = endpoint->worker->cq,
@@ -104,14 +105,14 @@ static struct ibv_qp *rc_qp_make(struct pst_endpoint *endpoint, const struct ibv
                                            IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
                                        .pd = pd,
                                        .send_ops_flags = rc_qp_send_ops(endpoint)};
-    attr.cap.max_inline_data = wish;
+    attr.cap.max_inline_data = inline_bytes;
     if (endpoint->shared && !only_asks) {
       attr.srq = endpoint->shared->srq;
       attr.cap.max_recv_wr = attr.cap.max_recv_sge = 0;
     }
     qp = rc_qp_make_of(endpoint, pd->context, &attr);
     *given = attr.cap;
-    if (qp || wish == 0)
+    if (qp || inline_bytes == 0)
       return qp;
   }
 }

@@ -21,7 +21,8 @@ static void rc_timers_check_event(struct pst_endpoint *endpoint)
     rc_fail(endpoint, -EIO, "the device is lost");
 }
 
-/* Is the peer there? A request that it owes an answer to, or else an empty WRITE, shows that. */
+/* Finds out whether the peer is there, by a request that it owes an answer to, or else by an empty
+ * WRITE. */
 static void rc_timers_check_peer(struct pst_endpoint *endpoint, uint64_t now_ns)
 {
   const struct pst_device *device = endpoint->device;

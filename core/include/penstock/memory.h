@@ -85,7 +85,7 @@ struct pst_alloc_params {
   uint32_t purpose;   /* enum pst_alloc_purpose */
   uint64_t length;    /* bytes, > 0 */
   uint64_t alignment; /* of `address`; a power of two, up to 2 MiB; 0: the plugin's own */
-  uint32_t needs;     /* enum pst_memory_need bits: wishes; the region may lack them */
+  uint32_t needs;     /* enum pst_memory_need bits: hints; the region may lack them */
   uint32_t reserved;
   const char *label; /* what it is for, in words, for error messages */
   const char *lower; /* the user's options that size it, for the remedy in error messages: "`ring`

@@ -362,7 +362,7 @@ struct pst_transport_ops {
   uint64_t capabilities; /* those that any device of this plugin may have */
 
   /* Open the device that the options name. Device thread; may block. plan.workers and
-   * plan.requests are wishes; limits() says what there is.
+   * plan.requests are hints; limits() tells what the device has.
    * 0; -ENODEV: no device of that name (the log names those there are); -EACCES; -ENOMEM;
    * -ENOSPC: the device lacks endpoints, rings or slots; -EXDEV: with these options it reaches no
    * other process, and the plan is not IN_PROCESS; -EINVAL: an option has a value that is wrong for

@@ -319,10 +319,10 @@ static void test_address_space_comes_back(void **state)
   assert_true(contract_mapped_bytes() < before + COUNT * length * 3 / 8);
 }
 
-/* Needs are wishes: each is granted or not, and the region says so. */
+/* Needs are hints: each is granted or not, and the region says so. */
 static void test_needs_are_answered(void **state)
 {
-  contract_rule("enum pst_memory_need bits: wishes; the region may lack them");
+  contract_rule("enum pst_memory_need bits: hints; the region may lack them");
   (void)state;
   for (uint32_t need = PST_NEED_CPU_ACCESS; need <= PST_NEED_PINNED; need <<= 1) {
     struct pst_region region = contract_alloc(PST_ALLOC_NORMAL, 8192, 0, need);

@@ -61,7 +61,7 @@ static void is(uint32_t device, uint32_t port)
 {
   assert_int_equal(found.device, device);
   assert_int_equal(found.port, port);
-  assert_int_equal(found.wish.is_ethernet, all[device].ports[port].is_ethernet);
+  assert_int_equal(found.requested.is_ethernet, all[device].ports[port].is_ethernet);
 }
 
 static void by_name_and_port(void **state)
@@ -73,9 +73,9 @@ static void by_name_and_port(void **state)
   is(0, 0);
   assert_int_equal(match(3, "mlx5_1", 0, 0), 0);
   is(1, 0);
-  assert_false(found.wish.has_address);
-  assert_int_equal(found.wish.netdev, 0);
-  assert_int_equal(found.wish.index, -1);
+  assert_false(found.requested.has_address);
+  assert_int_equal(found.requested.netdev, 0);
+  assert_int_equal(found.requested.index, -1);
 }
 
 static void by_pci_address(void **state)
@@ -92,10 +92,10 @@ static void by_address(void **state)
   (void)state;
   assert_int_equal(match(3, "192.0.2.1", 0, 0), 0);
   is(0, 0);
-  assert_true(found.wish.has_address);
+  assert_true(found.requested.has_address);
   assert_int_equal(match(3, "2001:db8::4", 0, 9), 0);
   is(2, 0);
-  assert_int_equal(found.wish.netdev, 0);
+  assert_int_equal(found.requested.netdev, 0);
   assert_int_equal(match(3, "192.0.2.1", 2, 0), -ENODEV);
 }
 
@@ -104,7 +104,7 @@ static void by_netdev(void **state)
   (void)state;
   assert_int_equal(match(3, "eth1", 0, 3), 0);
   is(0, 1);
-  assert_int_equal(found.wish.netdev, 3);
+  assert_int_equal(found.requested.netdev, 3);
   assert_int_equal(match(3, "lo", 0, 1), -ENODEV);
 }
 

@@ -20,23 +20,23 @@ static struct vb_gid entry(uint32_t index, uint32_t type, uint32_t netdev, const
   return gid;
 }
 
-static const struct vb_gid_wish any = {.is_ethernet = true, .index = -1};
+static const struct vb_gid_request any = {.is_ethernet = true, .index = -1};
 
 static char reason[256];
 
-static uint32_t chosen(const struct vb_gid *table, uint32_t count, struct vb_gid_wish wish)
+static uint32_t chosen(const struct vb_gid *table, uint32_t count, struct vb_gid_request requested)
 {
   uint32_t at = 99;
   memset(reason, '#', sizeof(reason));
-  assert_int_equal(vb_gid_choose(table, count, &wish, &at, reason, sizeof(reason)), 0);
+  assert_int_equal(vb_gid_choose(table, count, &requested, &at, reason, sizeof(reason)), 0);
   assert_non_null(memchr(reason, 0, sizeof(reason)));
   return table[at].index;
 }
 
-static void refused(const struct vb_gid *table, uint32_t count, struct vb_gid_wish wish)
+static void refused(const struct vb_gid *table, uint32_t count, struct vb_gid_request requested)
 {
   uint32_t at = 99;
-  assert_int_equal(vb_gid_choose(table, count, &wish, &at, reason, sizeof(reason)), -ENOENT);
+  assert_int_equal(vb_gid_choose(table, count, &requested, &at, reason, sizeof(reason)), -ENOENT);
   assert_int_equal(at, 99);
 }
 
@@ -81,14 +81,14 @@ static void address_chooses(void **state)
   struct vb_gid table[10];
   uint32_t count = two_addresses_and_a_vlan(table);
   for (size_t i = 0; i < sizeof(each) / sizeof(each[0]); i++) {
-    struct vb_gid_wish wish = any;
-    wish.has_address = vb_gid_parse(each[i].address, wish.address);
-    assert_int_equal(chosen(table, count, wish), each[i].index);
+    struct vb_gid_request requested = any;
+    requested.has_address = vb_gid_parse(each[i].address, requested.address);
+    assert_int_equal(chosen(table, count, requested), each[i].index);
     assert_non_null(strstr(reason, each[i].address));
   }
-  struct vb_gid_wish wish = any;
-  wish.has_address = vb_gid_parse("192.0.2.77", wish.address);
-  refused(table, count, wish);
+  struct vb_gid_request requested = any;
+  requested.has_address = vb_gid_parse("192.0.2.77", requested.address);
+  refused(table, count, requested);
   assert_non_null(strstr(reason, "192.0.2.77"));
   assert_non_null(strstr(reason, "198.51.100.1"));
 }
@@ -98,11 +98,11 @@ static void netdev_chooses(void **state)
   (void)state;
   struct vb_gid table[10];
   uint32_t count = two_addresses_and_a_vlan(table);
-  struct vb_gid_wish wish = any;
-  wish.netdev = VLAN;
-  assert_int_equal(chosen(table, count, wish), 9);
-  wish.netdev = 77;
-  refused(table, count, wish);
+  struct vb_gid_request requested = any;
+  requested.netdev = VLAN;
+  assert_int_equal(chosen(table, count, requested), 9);
+  requested.netdev = 77;
+  refused(table, count, requested);
 }
 
 static void index_overrides(void **state)
@@ -110,12 +110,12 @@ static void index_overrides(void **state)
   (void)state;
   struct vb_gid table[10];
   uint32_t count = two_addresses_and_a_vlan(table);
-  struct vb_gid_wish wish = any;
-  wish.index = 8;
-  assert_int_equal(chosen(table, count, wish), 8);
+  struct vb_gid_request requested = any;
+  requested.index = 8;
+  assert_int_equal(chosen(table, count, requested), 8);
   assert_non_null(strstr(reason, "gid_index"));
-  wish.index = 6; /* there is a hole */
-  refused(table, count, wish);
+  requested.index = 6; /* there is a hole */
+  refused(table, count, requested);
   assert_non_null(strstr(reason, "no entry 6"));
 }
 
@@ -155,23 +155,23 @@ static void another_namespace_is_last(void **state)
       entry(2, VB_GID_ROCE_V2, 3, "192.0.2.7"),    entry(3, VB_GID_ROCE_V2, 3, "fe80::7"),
       entry(4, VB_GID_ROCE_V2, 3, "198.51.100.9"),
   };
-  struct vb_gid_wish wish = any;
+  struct vb_gid_request requested = any;
   assert_int_equal(chosen(table, 5, any), 1);
   table[3].is_here = table[4].is_here = true;
   assert_int_equal(chosen(table, 5, any), 4);
   assert_non_null(strstr(reason, "only routable"));
-  wish.netdev = 3; /* ours, and of a netdev of another namespace */
-  assert_int_equal(chosen(table, 5, wish), 4);
+  requested.netdev = 3; /* ours, and of a netdev of another namespace */
+  assert_int_equal(chosen(table, 5, requested), 4);
 }
 
 static void infiniband_has_one(void **state)
 {
   (void)state;
   struct vb_gid table[] = {entry(0, VB_GID_IB, 0, "fe80::2:c903:1:2")};
-  struct vb_gid_wish wish = {.index = -1};
-  assert_int_equal(chosen(table, 1, wish), 0);
+  struct vb_gid_request requested = {.index = -1};
+  assert_int_equal(chosen(table, 1, requested), 0);
   assert_null(strstr(reason, "subnet"));
-  refused(table, 0, wish);
+  refused(table, 0, requested);
   assert_non_null(strstr(reason, "empty"));
 }
 

@@ -213,13 +213,14 @@ static void one_by_one_where_all_ports_have_too_many(void **state)
 static void the_choice_is_the_same(void **state)
 {
   (void)state;
-  struct vb_gid_wish wish = {.is_ethernet = true, .index = -1};
+  struct vb_gid_request requested = {.is_ethernet = true, .index = -1};
   char reason[256];
   for (int has_table = 0; has_table < 2; has_table++) {
     uint32_t at = 99;
     fake.has_table = has_table;
     int count = vb_gid_read(&context, 2, true, table);
-    assert_int_equal(vb_gid_choose(table, (uint32_t)count, &wish, &at, reason, sizeof(reason)), 0);
+    assert_int_equal(vb_gid_choose(table, (uint32_t)count, &requested, &at, reason, sizeof(reason)),
+                     0);
     assert_int_equal(table[at].index, 1);
   }
 }

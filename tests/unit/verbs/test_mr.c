@@ -420,7 +420,7 @@ static void a_refusal_is_not_kept(void **state)
 }
 
 #ifdef IBV_ACCESS_OPTIONAL_RANGE
-static void relaxed_ordering_is_a_wish(void **state)
+static void relaxed_ordering_is_a_hint(void **state)
 {
   (void)state;
   struct pst_region region = gpu();
@@ -488,7 +488,7 @@ int main(void)
       cmocka_unit_test_setup_teardown(nothing_outlives_its_owner, reset, all_are_closed),
       cmocka_unit_test_setup_teardown(a_refusal_is_not_kept, reset, all_are_closed),
 #ifdef IBV_ACCESS_OPTIONAL_RANGE
-      cmocka_unit_test_setup_teardown(relaxed_ordering_is_a_wish, reset, all_are_closed),
+      cmocka_unit_test_setup_teardown(relaxed_ordering_is_a_hint, reset, all_are_closed),
 #endif
       cmocka_unit_test_setup_teardown(three_refusals_fit, reset, all_are_closed),
   };
