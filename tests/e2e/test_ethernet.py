@@ -81,7 +81,7 @@ class OneHost(Ethernet):
         """Nothing of DPDK's is in /run yet, and nothing is afterwards, whatever the sandbox allows."""
         config = self.yaml("{plugin: ethernet, options: {driver: ring, device: wire}}")
         script = 'mount -t tmpfs none /run && "$@" && test ! -e /run/dpdk'
-        self.run_program("run", config, "--duration", "10ms", prefix=(*ALONE, "sh", "-c", script, "sh"))
+        self.run_program("run", config, "--count", 100, prefix=(*ALONE, "sh", "-c", script, "sh"))
 
     def test_memif_receives_into_slots(self):
         """The sender waits for a receiver that has no CPU for a while: nothing is lost."""
