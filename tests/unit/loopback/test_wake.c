@@ -71,7 +71,7 @@ static int part(void **state)
   return teardown(state);
 }
 
-static void another_process_that_saw_no_wish_is_looked_for_again(void **state)
+static void another_process_that_saw_no_request_is_looked_for_again(void **state)
 {
   struct pollfd fd = {.events = POLLIN};
   (void)state;
@@ -115,7 +115,7 @@ int main(void)
 #define CASE(name) cmocka_unit_test_setup_teardown(name, reset, part)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(barrier_reaches_own_threads_by_their_address_space),
-      CASE(another_process_that_saw_no_wish_is_looked_for_again),
+      CASE(another_process_that_saw_no_request_is_looked_for_again),
       CASE(it_looks_soon_then_seldom),
       CASE(nobody_is_looked_for_within_a_process),
   };
