@@ -13,7 +13,7 @@ import unittest
 import helm
 from cuda_driver import environment as cuda_environment
 from cuda_driver import plugins
-from harness import HANGS, PROGRAM, ROOT, Case, main
+from harness import HANGS, PROGRAM, ROOT, SIMULATED, Case, main
 from kube_api import ApiServer
 from machines import unpack
 from netns import need
@@ -22,7 +22,6 @@ VERSIONS = ("1.30.0", "1.33.0", "1.37.0")
 MANIFESTS = sorted((ROOT / "deploy" / "kubernetes").glob("*.yaml"))
 UNITS = sorted((ROOT / "deploy" / "systemd").glob("*.service"))
 VALUES = sorted((helm.CHART / "ci").glob("*.yaml"))
-SIMULATED = os.environ.get("PENSTOCK_SIMVERBS", "")
 MACHINE = pathlib.Path(__file__).resolve().parent / "machines" / "dgx-h100.txt"
 
 

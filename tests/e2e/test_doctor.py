@@ -151,7 +151,8 @@ class Doctor(Case):
             with self.subTest(path.stem):
                 found, result = self.find(self.machine(path.stem), status=0)
                 self.assertEqual({check: one["verdict"] for check, one in found.items()}, ALWAYS.get(path.stem, {}))
-                self.assertGreater(result["doctor"]["counts"]["ok"], 6)
+                is_small = path.stem.endswith("-recorded")  # fewer things to look at
+                self.assertGreater(result["doctor"]["counts"]["ok"], 6 if is_small else 8)
 
     def test_what_is_so_on_recorded_machines(self):
         text = self.run_program("doctor", "--root", str(self.machine("cloud-vm-recorded"))).stdout

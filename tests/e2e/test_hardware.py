@@ -13,9 +13,8 @@ import socket
 import subprocess
 import unittest
 
-from harness import BUILD, FAKES, HANGS, PATIENCE, PROGRAM, Case, free_port, main, wait_until
+from harness import BUILD, FAKES, HANGS, PATIENCE, PROGRAM, SIMULATED, Case, free_port, main, wait_until
 
-SIMULATED = os.environ.get("PENSTOCK_SIMVERBS", "")
 BRIEF = ("--duration", "20ms")
 VERBS = ["rings", "messages", "ordering", "one-thread", "scale", "recovery", "cycles", "outage", "readdress"]
 PAIR = ["stream", "one-sided", "bench"]

@@ -12,10 +12,9 @@ import unittest
 
 import cuda_driver
 import netns
-from harness import BUILD, Case, PATIENCE, PROGRAM, main
+from harness import BUILD, Case, PATIENCE, PROGRAM, SIMULATED, main
 from test_topo import record
 
-SIMULATED = os.environ.get("PENSTOCK_SIMVERBS", "")
 HERE = {"links": [
     {"name": "va0", "index": 2, "mtu": 1500, "up": True, "carrier": True, "addresses": ["10.77.0.1/24"]},
     {"name": "vb0", "index": 3, "mtu": 1500, "up": True, "carrier": True, "addresses": ["10.77.0.2/24"]},

@@ -21,9 +21,8 @@ import uuid
 
 import result_schema
 import share_client as hostile
-from harness import BUILD, FAKES, HANGS, PROGRAM, SANITIZED, Case, bare_root, child_of, free_port, main, random_file, wait_until, yaml_stream
+from harness import BUILD, FAKES, HANGS, PROGRAM, SANITIZED, SIMULATED, Case, bare_root, child_of, free_port, main, random_file, wait_until, yaml_stream
 
-SIMULATED = os.environ.get("PENSTOCK_SIMVERBS", "")
 COUNT = 20000
 CUDA = FAKES / "cuda"
 GPU_ENDS = {"sender": "{memory: cuda, source: pattern}", "receiver": "{memory: cuda, sink: verify, path: direct}"}

@@ -9,9 +9,8 @@ import signal
 import subprocess
 import unittest
 
-from harness import FAKES, Case, child_of, main, random_file, wait_until, yaml_stream
+from harness import FAKES, SIMULATED, Case, child_of, main, random_file, wait_until, yaml_stream
 
-SIMULATED = os.environ.get("PENSTOCK_SIMVERBS", "")
 OPTIONS = {"device": "mlx5_0", "timeout": 10, "keepalive": "100 ms"}
 
 

@@ -9,9 +9,8 @@ import signal
 import subprocess
 import unittest
 
-from harness import FAKES, ROOT, Case, child_of, main, random_file, wait_until
+from harness import FAKES, ROOT, SIMULATED, Case, child_of, main, random_file, wait_until
 
-SIMULATED = os.environ.get("PENSTOCK_SIMVERBS", "")
 CONFIG = ROOT / "config/verbs-dc.yaml"
 SERVING = ("--transport", "verbs_dc", "--transport-option", "device=mlx5_0", "--transport-option", "initiators=2")
 
