@@ -146,8 +146,7 @@ void hardware_child_counters(const struct child *child, double values[CHILD_COUN
 
 /* ---- Starting -------------------------------------------------------------------------------- */
 
-/* With cmocka's own variables a contract would write its results elsewhere, and not where they are
- * read. */
+/* A contract that sees cmocka's variables writes its results where hardware-check does not read. */
 static bool hardware_child_is_for_cmocka(const char *variable)
 {
   return strncmp(variable, "CMOCKA_", strlen("CMOCKA_")) == 0;
