@@ -20,6 +20,9 @@ FAKES = BUILD / "tests" / "fakes"
 CONTRACT_PATH = f"{BUILD / 'tests' / 'contract'}:{os.environ.get('PATH', '')}"  # penstock-contract is beside penstock
 SIMULATED = os.environ.get("PENSTOCK_SIMVERBS", "")
 HAS_PCAP = os.environ.get("PENSTOCK_PCAP", "1") == "1"
+# The environment of programs that cannot run in the whole sandbox, and why: docs/operations/sandbox.md.
+ON_SIMULATED = {"PENSTOCK_SANDBOX": "off"}
+ON_UCX = {"PENSTOCK_SANDBOX": "auto"} if os.environ.get("PENSTOCK_SANDBOX") == "require" else {}
 
 if SANITIZED:  # hwloc's plugin unloads libpciaccess, which keeps the names of devices
     os.environ["HWLOC_COMPONENTS"] = "-pci"
@@ -41,8 +44,8 @@ def shared_memory():
 
 class Child(children.Child):
     def __init__(self, *arguments, program=PROGRAM, environment=None, prefix=(), **options):
-        if SIMULATED and SIMULATED in map(str, prefix):  # Landlock lets no process copy another's memory
-            environment = {"PENSTOCK_SANDBOX": "off", **(environment or {})}
+        if SIMULATED and SIMULATED in map(str, prefix):
+            environment = {**ON_SIMULATED, **(environment or {})}
         super().__init__(*arguments, program=program, environment=environment, prefix=prefix, **options)
 
 

@@ -20,7 +20,7 @@ import subprocess
 import textwrap
 import unittest
 
-from harness import BUILD, FAKES, HANGS, ROOT, SANITIZED, Case, main
+from harness import BUILD, FAKES, HANGS, ON_SIMULATED, ON_UCX, ROOT, SANITIZED, Case, main
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "config" / "README.md", ROOT / "docs" / "concepts.md",
          *(path for folder in ("start", "howto", "operations", "reference", "internals") for path in sorted((ROOT / "docs" / folder).glob("*.md"))),
@@ -31,6 +31,7 @@ CONFIGURATIONS = sorted((ROOT / "config").glob("*.yaml"))
 # Languages of blocks: those that are run or checked, and those of no example that could be.
 LANGUAGES, OTHERS = ("sh", "yaml"), ("", "c")
 BLOCK = re.compile(r"(?ms)((?:^ *<!--(?:(?!-->).)*-->\n)*)^( *)```(sh|yaml)\n(.*?)^ *```$")
+UCX = r"\bucx"
 GPU = {"LD_LIBRARY_PATH": str(FAKES / "cuda"), "PENSTOCK_PLUGIN_PATH": str(FAKES / "cuda")}
 DEVICES = {
     "a GPU": ([], GPU),
@@ -133,7 +134,7 @@ def whole(yaml):
 
 def missing(text):
     """Optional parts of the program that this block needs and this build has not."""
-    parts = {"ethernet": r"ethernet", "ucx": r"\bucx", "verbs_rc": r"verbs|hardware-check"}
+    parts = {"ethernet": r"ethernet", "ucx": UCX, "verbs_rc": r"verbs|hardware-check"}
     return [name for name, words in parts.items()
             if re.search(words, text) and not (BUILD / "transports" / f"transport-{name}.so").exists()]  # fmt: skip
 
@@ -157,6 +158,10 @@ class Examples(Case):
         for pattern, shorter in SHORTER:
             text = re.sub(pattern, shorter, text)
         launcher, environment = DEVICES.get(remarks.get("on"), ([], {}))
+        if re.search(UCX, text):
+            environment = {**environment, **ON_UCX}
+        if launcher or "penstock-simverbs" in text:
+            environment = {**environment, **ON_SIMULATED}
         if launcher:
             text = text.replace("rxe0", "mlx5_0")
         # A reader sees that a server listens before going on.

@@ -12,7 +12,7 @@ import unittest
 
 import cuda_driver
 import netns
-from harness import BUILD, Case, PATIENCE, PROGRAM, SIMULATED, main
+from harness import BUILD, ON_UCX, Case, PATIENCE, PROGRAM, SIMULATED, main
 from test_topo import record
 
 HERE = {"links": [
@@ -210,8 +210,7 @@ class Init(Case):
     def test_ucx_over_lo(self):
         files = (self.written("--as", "receive", "--from", "lo", "--transport", "ucx"),
                  self.written("--as", "send", "--to", "lo", "--transport", "ucx", command="send"))  # fmt: skip
-        stream = self.both(*files, (f"control.address=127.0.0.1:{self.port}",),
-                           environment={"PENSTOCK_SANDBOX": "auto"})  # with ucx there is no Landlock  # fmt: skip
+        stream = self.both(*files, (f"control.address=127.0.0.1:{self.port}",), environment=ON_UCX)
         self.assertEqual(stream["messages_delivered"], 500)
 
     @unittest.skipUnless((BUILD / "transports" / "transport-ethernet.so").exists(), "the plugin ethernet is not built")

@@ -8,12 +8,11 @@ import subprocess
 import time
 
 import netns
-from harness import PROGRAM, ROOT, Case, main, random_file, wait_until, yaml_stream
+from harness import ON_UCX, PROGRAM, ROOT, Case, main, random_file, wait_until, yaml_stream
 
 # UCX itself forgets what it took for a connection to a peer that has died meanwhile.
 os.environ.setdefault("LSAN_OPTIONS", f"print_suppressions=0:suppressions={ROOT}/tests/contract/ucx.lsan")
-if os.environ.get("PENSTOCK_SANDBOX") == "require":  # with ucx there is no Landlock
-    os.environ["PENSTOCK_SANDBOX"] = "auto"
+os.environ.update(ON_UCX)
 SHARED, TCP = "'posix,cma,self'", "'tcp,self'"
 
 
