@@ -196,7 +196,7 @@ class Sandbox(ServeCase):
         child = self.run_program("receive", self.config("- {name: a, message: 4KiB, ring: 16}"), "--sandbox", "require",
                                  environment=self.environment(**hides), expect=3)  # fmt: skip
         self.assertIn("--sandbox require: there is no Landlock here: Function not implemented", child.stderr)
-        receiver = self.receiver("-v", **hides)
+        receiver = self.receiver("-v", "--sandbox", "auto", **hides)
         wait_until(lambda: is_sealed(receiver.pid), 20, "what there is, is used")
         self.assertIn("sandbox: without Landlock", receiver.stderr)
         receiver.signal(signal.SIGTERM)
