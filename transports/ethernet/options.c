@@ -44,9 +44,10 @@ static const struct pst_option options[] = {
             "DPDK removes the queueing disciplines and filters of the interface."),
     DG_TEXT("rx_pcap", DEVICE, 255, "`pcap`: capture file that frames are read from."),
     DG_TEXT("tx_pcap", DEVICE, 255, "`pcap`: capture file that frames are written to."),
-    DG_TEXT("devargs", DEVICE, 255,
-            "Arguments for DPDK's driver, added to those of the other options. With "
-            "`driver: other` these are all, as in net_bonding0,mode=1,member=0000:03:00.0."),
+    DG_TEXT(
+        "devargs", DEVICE, 255,
+        "Arguments for DPDK's driver, added to those of the other options. With "
+        "`driver: other` they are the only ones, as in net_bonding0,mode=1,member=0000:03:00.0."),
     {DG_OPTION("eal", LIST, DEVICE, NULL,
                "Further arguments for DPDK's EAL, as in --iova-mode=va. Those of the first "
                "port in the process count.")},
