@@ -56,6 +56,13 @@ BROKEN = [
     ("cloud-vm", "ecc=on", "ecc=off", "ecc", "warning", "nvidia-smi -e 1 -i 0"),
     ("cloud-vm", "errors=0", "errors=3", "ecc", "fails", "nvidia-smi -r -i 0; replace it if"),
     ("cloud-vm", "UNIX Open Kernel Module", "UNIX x86_64 Kernel Module", "gpudirect", "fails", "modprobe nvidia-peermem"),
+    ("h200-vm-recorded", "bus/pci/drivers/nvidia\n", "bus/pci/drivers/nouveau\n", "gpu-driver", "fails", "nvidia-open"),
+    ("h200-vm-recorded", '"bar1_bytes": 274877906944', '"bar1_bytes": 268435456', "bar1", "warning", "Above 4G Decoding"),
+    ("h200-vm-recorded", '"persistence": true', '"persistence": false', "persistence", "warning", "nvidia-persistenced"),
+    ("h200-vm-recorded", '"ecc_errors": 0', '"ecc_errors": 3', "ecc", "fails", "nvidia-smi -r -i 0; replace it if"),
+    ("h200-vm-recorded", '"throttled": 0', '"throttled": 64', "gpu-clocks", "warning", "airflow"),
+    ("h200-vm-recorded", "memory.max: 137438953472", "memory.max: 33554432", "container", "fails", "limits.memory"),
+    ("h200-vm-recorded", "cpu.max: max 100000", "cpu.max: 50000 100000", "cpu-quota", "warning", "limits.cpu"),
     ("jetson-orin", "sys/module/nvgpu/refcnt: 3\n", "", "igpu", "fails", "modprobe nvgpu"),
     ("laptop", '"name": "ethernet", "usable": true', '"name": "ethernet", "usable": false, "reason": "no DPDK", "remedy": "install it"',
      "dpdk", "warning", "install it"),
@@ -126,6 +133,7 @@ def changes(line):
 # Findings that each such machine has.
 ALWAYS = {"cloud-vm": {"pair": "warning"},
           "cloud-vm-recorded": {"clock": "warning", "container": "cannot tell", "cpu-quota": "cannot tell"},
+          "h200-vm-recorded": {"clock": "warning", "dpdk": "warning", "ucx": "warning"},
           "soft-roce-recorded": {"mtu": "warning", "clock": "warning"}}  # fmt: skip
 
 
@@ -163,6 +171,12 @@ class Doctor(Case):
             self.assertRegex(text, rf"(?m)^ *{line}")
         text = self.run_program("doctor", "--root", str(self.machine("soft-roce-recorded"))).stdout
         for line in (r"ok +port-state +rxe0: ACTIVE, 2\.5 Gb/s", "ok +gid +rxe0: GID 1 is ipv4-1, RoCE v2", "warning +mtu +eth0: MTU 1500"):
+            self.assertRegex(text, rf"(?m)^ *{line}")
+        text = self.run_program("doctor", "--root", str(self.machine("h200-vm-recorded"))).stdout
+        for line in ("ok +container +a container; its control group limits memory to 131072 MiB", "ok +cpu-quota +no control group limits CPU time",
+                     r"ok +gpu-driver +GPU 0000:00:06\.0: NVIDIA H200: driver 580\.159\.04, open modules", "ok +bar1 +.* BAR1 is 262144 MiB",
+                     "ok +persistence +.* persistence mode is on", "ok +ecc +.* ECC is on; uncorrected errors: 0",
+                     "ok +gpu-clocks +", "no RDMA adapter is here"):  # fmt: skip
             self.assertRegex(text, rf"(?m)^ *{line}")
 
     def yaml(self, name, old, new):
