@@ -21,6 +21,7 @@ import uuid
 
 import result_schema
 import share_client as hostile
+from cuda_driver import IS_REAL
 from harness import BUILD, FAKES, HANGS, PROGRAM, SANITIZED, SIMULATED, Case, bare_root, child_of, free_port, main, random_file, wait_until, yaml_stream
 
 COUNT = 20000
@@ -247,9 +248,9 @@ class Share(Case):
             self.assertLessEqual(stream["dropped"].keys(), {"router_restarted"})
         self.assertEqual(results[0]["dropped"], results[1]["dropped"])
 
-    def two_ends(self, path, sender_path=None, options=(RECONNECT, RECONNECT)):
-        receiver = self.start("receive", path, "--set", options[0], "--json", self.folder / "out.json")
-        sender = self.start("send", sender_path or path, "--set", options[1], "--json", self.folder / "sent.json")
+    def two_ends(self, path, sender_path=None, options=(RECONNECT, RECONNECT), arguments=(), **more):
+        receiver = self.start("receive", path, *arguments, "--set", options[0], "--json", self.folder / "out.json", **more)
+        sender = self.start("send", sender_path or path, *arguments, "--set", options[1], "--json", self.folder / "sent.json", **more)
         receiver.wait_line(r"packets: Got [1-9]")
         return receiver, sender
 
@@ -266,18 +267,35 @@ class Share(Case):
         self.assert_comes_back(receiver, sender)
         self.stop(router)
 
-    @unittest.skipUnless(SIMULATED, "the simulated RDMA device is not built: libibverbs-dev is missing")
-    def test_adapter_comes_back(self):
-        """With the router of an adapter, whose plugin has no start()."""
-        router = self.simulated_router()
-        receiver, sender = self.two_ends(self.share_config())
-        os.kill(child_of(router.pid), signal.SIGKILL)
+    def test_comes_back_into_a_gpu(self):
+        """The ring in GPU memory is filled through host memory before and behind the restart, and verified on the GPU."""
+        router = self.router("loopback")
+        path = self.share_config(receiver="{memory: cuda, sink: verify, path: staged}")
+        more = {} if IS_REAL else {"arguments": ("--plugin-path", CUDA), "environment": gpu()}
+        receiver, sender = self.two_ends(path, **more)
+        router.kill()
         router.wait()
         for end in (receiver, sender):
             end.wait_line("waiting 60.0 s for it to be started again")
-        router = self.simulated_router()
+        router = self.router("loopback")
         self.assert_comes_back(receiver, sender)
-        self.stop_simulated(router)
+        self.stop(router)
+
+    @unittest.skipUnless(SIMULATED, "the simulated RDMA device is not built: libibverbs-dev is missing")
+    def test_adapter_comes_back(self):
+        """With the router of an adapter, whose plugin has no start(); the second time with both rings in GPU memory."""
+        with_gpus = {"arguments": ("--plugin-path", CUDA), "environment": gpu("delay_us=0,late_writes")}
+        for ends, more in ({}, {}), (GPU_ENDS, with_gpus):
+            with self.subTest(ends=ends):
+                router = self.simulated_router()
+                receiver, sender = self.two_ends(self.share_config(**ends), **more)
+                os.kill(child_of(router.pid), signal.SIGKILL)
+                router.wait()
+                for end in (receiver, sender):
+                    end.wait_line("waiting 60.0 s for it to be started again")
+                router = self.simulated_router()
+                self.assert_comes_back(receiver, sender)
+                self.stop_simulated(router)
 
     def test_peer_comes_back(self):
         """Only one end's router was stopped, then killed: the other end's connects to it again."""
