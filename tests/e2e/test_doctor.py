@@ -61,6 +61,12 @@ BROKEN = [
     ("h200-vm-recorded", '"persistence": true', '"persistence": false', "persistence", "warning", "nvidia-persistenced"),
     ("h200-vm-recorded", '"ecc_errors": 0', '"ecc_errors": 3', "ecc", "fails", "nvidia-smi -r -i 0; replace it if"),
     ("h200-vm-recorded", '"throttled": 0', '"throttled": 64', "gpu-clocks", "warning", "airflow"),
+    ("container-recorded", "memory.max: 536870912", "memory.max: 33554432", "container", "fails", "limits.memory"),
+    ("container-recorded", "cpu.max: 200000 100000", "cpu.max: 50000 100000", "cpu-quota", "warning", "limits.cpu"),
+    ("container-recorded", "Max locked memory         unlimited            unlimited", "Max locked memory         8388608              8388608 ",
+     "memlock", "fails", "in a pod the capability IPC_LOCK"),
+    ("container-recorded", '"dev/infiniband/uverbs0": {"error": null, "may_open": true}',
+     '"dev/infiniband/uverbs0": {"error": "Permission denied", "may_open": false}', "adapter-nodes", "fails", "/dev/infiniband"),
     ("h200-vm-recorded", "memory.max: 137438953472", "memory.max: 33554432", "container", "fails", "limits.memory"),
     ("h200-vm-recorded", "cpu.max: max 100000", "cpu.max: 50000 100000", "cpu-quota", "warning", "limits.cpu"),
     ("jetson-orin", "sys/module/nvgpu/refcnt: 3\n", "", "igpu", "fails", "modprobe nvgpu"),
@@ -133,6 +139,7 @@ def changes(line):
 # Findings that each such machine has.
 ALWAYS = {"cloud-vm": {"pair": "warning"},
           "cloud-vm-recorded": {"clock": "warning", "container": "cannot tell", "cpu-quota": "cannot tell"},
+          "container-recorded": {"mtu": "warning", "clock": "warning"},
           "h200-vm-recorded": {"clock": "warning", "dpdk": "warning", "ucx": "warning"},
           "soft-roce-recorded": {"mtu": "warning", "clock": "warning"}}  # fmt: skip
 
@@ -171,6 +178,11 @@ class Doctor(Case):
             self.assertRegex(text, rf"(?m)^ *{line}")
         text = self.run_program("doctor", "--root", str(self.machine("soft-roce-recorded"))).stdout
         for line in (r"ok +port-state +rxe0: ACTIVE, 2\.5 Gb/s", "ok +gid +rxe0: GID 1 is ipv4-1, RoCE v2", "warning +mtu +eth0: MTU 1500"):
+            self.assertRegex(text, rf"(?m)^ *{line}")
+        text = self.run_program("doctor", "--root", str(self.machine("container-recorded"))).stdout
+        for line in ("ok +container +a container; its control group limits memory to 512 MiB", "ok +cpu-quota +a control group limits CPU time to 2 CPUs",
+                     "ok +memlock +this process may lock unlimited", "ok +adapter-nodes +1 of 1 nodes may be opened",
+                     "ok +isolation +isolated CPUs: none; this process may run on 0$"):  # fmt: skip
             self.assertRegex(text, rf"(?m)^ *{line}")
         text = self.run_program("doctor", "--root", str(self.machine("h200-vm-recorded"))).stdout
         for line in ("ok +container +a container; its control group limits memory to 131072 MiB", "ok +cpu-quota +no control group limits CPU time",
