@@ -15,7 +15,7 @@ import machine
 from guests import BUILD, main, tcp_listener, wait_until
 
 PORT = 18515
-CONFIGURATION = pathlib.Path(__file__).resolve().parents[2] / "config" / "loopback.yaml"
+CONFIGURATIONS = pathlib.Path(__file__).resolve().parents[2] / "config"
 
 
 def is_alive(pid):
@@ -47,12 +47,24 @@ class Jobs(guests.Case):
 
     def test_the_sandbox_is_tried_before_it_is_used(self):
         """The job's folder is 9p without a cache, on which no rule of Landlock holds; elsewhere they do, in Linux 6.1 too."""
-        run = f"{BUILD}/penstock run {CONFIGURATION} --count 10 --json out.json"
+        run = f"{BUILD}/penstock run {CONFIGURATIONS}/loopback.yaml --count 10 --json out.json"
         guest = self.guest()
         job = guest.run(f"{run} -v")
         self.assertRegex(job.stderr, r"sandbox: without Landlock for .*keeps no inodes.*: Stale file handle")
         self.assertIn("there is no Landlock for out.json (", guest.run(f"{run} --sandbox require", expect=3).stderr)
         guest.run(f"mkdir /tmp/here && cd /tmp/here && {run} --sandbox require && grep -q '\"exit_status\": 0' out.json")
+
+    def test_an_adapter_within_the_whole_sandbox(self):
+        """Both ends of a stream over soft-RoCE, with Landlock and seccomp."""
+        guest = self.guest()
+        job = guest.start(f"mkdir /tmp/adapter && cd /tmp/adapter && exec {BUILD}/penstock run {CONFIGURATIONS}/verbs.yaml"
+                          " --set transport.options.device=rxe0 --sandbox require --json out.json")  # fmt: skip
+        job.wait_line("packets: Got [1-9]")
+        guest.run("grep -h Seccomp: /proc/$(pidof penstock)/task/*/status | sort -u | tee seccomp >&2 && grep -qx 'Seccomp:.2' seccomp"
+                  " && [ $(wc -l <seccomp) = 1 ]")
+        job.signal(signal.SIGINT)
+        self.assertEqual(job.wait(60), 0, job)
+        guest.run("cd /tmp/adapter && grep -q '\"exit_status\": 0' out.json && grep -q '\"path\": \"direct\"' out.json")
 
     def test_the_build_is_inside_and_the_host_is_safe(self):
         self.guest().run(f"test -x {BUILD}/penstock && {BUILD}/penstock --version && touch {BUILD}/touched")
