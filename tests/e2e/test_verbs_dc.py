@@ -9,7 +9,7 @@ import signal
 import subprocess
 import unittest
 
-from harness import FAKES, ROOT, SIMULATED, Case, child_of, main, random_file, wait_until
+from harness import FAKES, PATIENCE, ROOT, SIMULATED, Case, child_of, main, random_file, wait_until
 
 CONFIG = ROOT / "config/verbs-dc.yaml"
 SERVING = ("--transport", "verbs_dc", "--transport-option", "device=mlx5_0", "--transport-option", "initiators=2")
@@ -141,8 +141,8 @@ class VerbsDc(Case):
         """Its checks of streams, of the contract and of many clients are of any transport, by name."""
         chosen = ("rings", "messages", "ordering", "one-thread", "contract", "scale", "recovery")
         child = self.run_program("hardware-check", "--transport", "verbs_dc", "--device", "mlx5_0", "--check",
-                                 ",".join(chosen), "--duration", "20ms", "--json", self.folder / "out.json",
-                                 **self.prefix())  # fmt: skip
+                                 ",".join(chosen), "--duration", "20ms", "--limit", f"{min(60 * PATIENCE, 600)}s",
+                                 "--json", self.folder / "out.json", **self.prefix())  # fmt: skip
         checks = {check["check"]: check for check in self.result()["checks"]}
         self.assertEqual({name: check["verdict"] for name, check in checks.items()},
                          dict.fromkeys(("address", *chosen), "ok"), child)  # fmt: skip
