@@ -31,7 +31,7 @@ HOST_BUILD = HERE.parent.parent / "build"
 # PENSTOCK_FEWER: tests do one in so many of like cases, rounds and messages, but with `all`.
 FEWER = "4"
 # Tests that only `all` runs.
-LONG = dict.fromkeys(("e2e-hardware", "e2e-verbs_dc"), "it starts 64 clients at a time")
+LONG = dict.fromkeys(("e2e-hardware",), "it takes minutes of CPU")
 # Guests of x86, and what is for a GPU.
 NEVER = {"vm", "gpu"}
 # A row whose reason begins so is for what fails at times.
