@@ -30,8 +30,6 @@ CALLS = "tests/arm64/libcalls.so"
 HOST_BUILD = HERE.parent.parent / "build"
 # PENSTOCK_FEWER: tests do one in so many of like cases, rounds and messages, but with `all`.
 FEWER = "4"
-# Tests that only `all` runs.
-LONG = dict.fromkeys(("e2e-hardware",), "it takes minutes of CPU")
 # Guests of x86, and what is for a GPU.
 NEVER = {"vm", "gpu"}
 # A row whose reason begins so is for what fails at times.
@@ -76,8 +74,8 @@ def chosen(build, has_machine):
         cases_of = next((programs[word] for word in map(os.path.basename, test["cmd"]) if word in programs), None)
         why, why_inside = why_not(name, reasons), why_not(name, reasons_inside)
         if not has_machine:
-            if why or name in LONG:
-                without[name] = why or f"{LONG[name]}: `./run test arm64 all` runs it"
+            if why:
+                without[name] = why
             else:
                 here.append(test)
         elif why_inside and why:
