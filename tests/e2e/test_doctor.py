@@ -69,6 +69,8 @@ BROKEN = [
      '"dev/infiniband/uverbs0": {"error": "Permission denied", "may_open": false}', "adapter-nodes", "fails", "/dev/infiniband"),
     ("h200-vm-recorded", "memory.max: 137438953472", "memory.max: 33554432", "container", "fails", "limits.memory"),
     ("h200-vm-recorded", "cpu.max: max 100000", "cpu.max: 50000 100000", "cpu-quota", "warning", "limits.cpu"),
+    ("pod-recorded", "sys/fs/cgroup/cpu.max", "sys/fs/cgroup/cpuset.cpus.effective: 3\nsys/fs/cgroup/cpu.max", "isolation", "fails",
+     "write CPUs of 3 at", PINNED),
     ("jetson-orin", "sys/module/nvgpu/refcnt: 3\n", "", "igpu", "fails", "modprobe nvgpu"),
     ("laptop", '"name": "ethernet", "usable": true', '"name": "ethernet", "usable": false, "reason": "no DPDK", "remedy": "install it"',
      "dpdk", "warning", "install it"),
@@ -141,6 +143,7 @@ ALWAYS = {"cloud-vm": {"pair": "warning"},
           "cloud-vm-recorded": {"clock": "warning", "container": "cannot tell", "cpu-quota": "cannot tell"},
           "container-recorded": {"mtu": "warning", "clock": "warning"},
           "h200-vm-recorded": {"clock": "warning", "dpdk": "warning", "ucx": "warning"},
+          "pod-recorded": {"clock": "warning"},
           "soft-roce-recorded": {"mtu": "warning", "clock": "warning"}}  # fmt: skip
 
 
@@ -183,6 +186,11 @@ class Doctor(Case):
         for line in ("ok +container +a container; its control group limits memory to 512 MiB", "ok +cpu-quota +a control group limits CPU time to 2 CPUs",
                      "ok +memlock +this process may lock unlimited", "ok +adapter-nodes +1 of 1 nodes may be opened",
                      "ok +isolation +isolated CPUs: none; this process may run on 0$"):  # fmt: skip
+            self.assertRegex(text, rf"(?m)^ *{line}")
+        text = self.run_program("doctor", "--root", str(self.machine("pod-recorded"))).stdout
+        for line in (r"ok +kernel +Linux 6\.1\.0-57-amd64", "ok +isolation +isolated CPUs: none; this process may run on 2-3",
+                     "ok +container +a pod; its control group limits memory to 512 MiB", "ok +cpu-quota +a control group limits CPU time to 2 CPUs",
+                     "warning +clock +", "no RDMA adapter is here", "no GPU of NVIDIA is here"):  # fmt: skip
             self.assertRegex(text, rf"(?m)^ *{line}")
         text = self.run_program("doctor", "--root", str(self.machine("h200-vm-recorded"))).stdout
         for line in ("ok +container +a container; its control group limits memory to 131072 MiB", "ok +cpu-quota +no control group limits CPU time",
