@@ -13,7 +13,7 @@ from machines import pack, unpack
 MACHINES = pathlib.Path(__file__).resolve().parent / "machines"
 PAGE = ROOT / "docs" / "operations" / "doctor.md"
 SOURCES = ROOT / "apps" / "doctor"
-RDMA_8 = "rdma mlx5_0 pci=0000:14:00.0 netdev=rdma0 gid=10.0.0.1"
+RDMA_8 = "rdma mlx5_0 pci=0000:18:00.0 netdev=rdma0 gid=10.0.0.1"
 RDMA_1 = "rdma mlx5_0 pci=0005:01:00.0 netdev=eth1 gid=192.168.1.2"
 ETHERNET = "ethernet-mlx5-gpu.yaml", "0000:03:00.0", "0005:03:00.0"
 PINNED = "loopback.yaml", "streams:", "threads: {cpus: [2]}\nstreams:"
@@ -23,8 +23,8 @@ CLASS = "verbs.yaml", "device: mlx5_0", "device: mlx5_0\n    traffic_class: 104"
 BROKEN = [
     ("dgx-h100", "osrelease: 5.15.0-1042-nvidia", "osrelease: 4.18.0", "kernel", "warning", "5.12 or later"),
     ("dgx-h100", "width=16 bar1=128G iommu=identity", "width=16 bar1=128G iommu=DMA-FQ", "iommu", "fails", "iommu=pt"),
-    ("dgx-h100", "pci 0000:12:00.0 on=0000:11:00.0 vendor=0x1000 device=0xc030 numa=0 acs=off",
-     "pci 0000:12:00.0 on=0000:11:00.0 vendor=0x1000 device=0xc030 numa=0 acs=on", "acs", "warning", "setpci -s 0000:12:00.0 ECAP_ACS"),
+    ("dgx-h100", "pci 0000:17:00.0 on=0000:16:00.0 vendor=0x1000 device=0xc030 numa=0 acs=off",
+     "pci 0000:17:00.0 on=0000:16:00.0 vendor=0x1000 device=0xc030 numa=0 acs=on", "acs", "warning", "setpci -s 0000:17:00.0 ECAP_ACS"),
     ("igx", "Max locked memory         unlimited            unlimited", "Max locked memory         8388608              8388608 ",
      "memlock", "fails", "memlock unlimited"),
     ("igx", "scaling_governor: performance", "scaling_governor: schedutil", "cpu-governor", "warning", "cpupower"),
@@ -86,8 +86,8 @@ BROKEN = [
     ("pod", "run/secrets", "sys/fs/cgroup/cpu.max: 50000 100000\nrun/secrets", "cpu-quota", "warning", "limits.cpu"),
     ("igx", "rate=100", "rate=100 layer=InfiniBand", "link-type", "fails", "mlxconfig -d 0005:03:00.0 set LINK_TYPE_P1=2", ETHERNET),
     ("dgx-h100", "26:3", "26:0", "priority", "warning", "set traffic_class: 96", CLASS),
-    ("dgx-h100", "pci 0000:10:01.0 on=pci0000:10", "pci 0000:10:01.0 device=0x6f02 on=pci0000:10", "relaxed-ordering", "warning",
-     "setpci -s 0000:14:00.0 CAP_EXP+8.w=0000:0010"),
+    ("dgx-h100", "pci 0000:15:01.0 on=pci0000:15", "pci 0000:15:01.0 device=0x6f02 on=pci0000:15", "relaxed-ordering", "warning",
+     "setpci -s 0000:18:00.0 CAP_EXP+8.w=0000:0010"),
     ("igx", "bar1_used=1M", "bar1_used=65520M", "bar1", "fails", "smaller `ring`", ETHERNET),
     ("cloud-vm", "errors=0", "errors=0 throttled=0x40", "gpu-clocks", "warning", "airflow"),
     ("cloud-vm", "errors=0", "errors=0 throttled=0x88", "gpu-clocks", "warning", "power supplies"),
@@ -260,7 +260,7 @@ class Doctor(Case):
 
     def test_a_root_port_that_is_slow_with_relaxed_ordering(self):
         """A setting that the kernel has turned off below the adapter stays off."""
-        root, adapter = "pci 0000:10:01.0 on=pci0000:10", "pci 0000:14:00.0 on=0000:12:01.0"
+        root, adapter = "pci 0000:15:01.0 on=pci0000:15", "pci 0000:18:00.0 on=0000:17:01.0"
         folder = self.machine("dgx-h100", (root, f"{root} device=0x2f08"), (adapter, f"{adapter} relaxed=off"))
         self.assertEqual(self.find(folder, status=0)[0], {})
 
@@ -312,12 +312,12 @@ class Doctor(Case):
         self.assertEqual(found, {})
 
     def test_a_root_port_redirects_nothing(self):
-        port, below = ("pci 0000:10:01.0 on=pci0000:10 numa=0 acs=off", "pci 0000:12:01.0 on=0000:11:00.0 vendor=0x1000 device=0xc030 numa=0 acs=off")
+        port, below = ("pci 0000:15:01.0 on=pci0000:15 numa=0 acs=off", "pci 0000:17:01.0 on=0000:16:00.0 vendor=0x1000 device=0xc030 numa=0 acs=off")
         found, _ = self.find(self.machine("dgx-h100", (port, port.replace("off", "on"))), status=0)
         self.assertEqual(found, {})
         # The bridge above an adapter alone.
         found, _ = self.find(self.machine("dgx-h100", (below, below.replace("off", "on"))), status=0)
-        self.assertEqual((set(found), found["acs"]["subject"]), ({"acs"}, "0000:12:01.0"))
+        self.assertEqual((set(found), found["acs"]["subject"]), ({"acs"}, "0000:17:01.0"))
 
     def test_what_vfio_has_needs_no_driver(self):
         folder = self.machine("jetson-orin", (f" driver=mlx5_core speed=16 width=8\n{RDMA_1} rate=100", " driver=vfio-pci"))
@@ -422,7 +422,7 @@ class Doctor(Case):
     def test_bridges_whose_links_are_crossed(self):
         folder = self.machine("dgx-h100")
         bus = folder / "sys/bus/pci/devices"
-        for name, above in (("0000:11:00.0", "0000:12:00.0"), ("0000:12:00.0", "0000:11:00.0")):
+        for name, above in (("0000:16:00.0", "0000:17:00.0"), ("0000:17:00.0", "0000:16:00.0")):
             (bus / name).unlink()
             (bus / name).symlink_to(f"../../../devices/pci0000:10/{above}/{name}")
         child = self.run_program("doctor", "--root", str(folder), expect=None)
