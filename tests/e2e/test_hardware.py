@@ -186,7 +186,7 @@ class Host(Checking):
         self.assertEqual(found["steps"][0]["here"]["ended"], "still running")
 
     def test_a_program_that_crashes(self):
-        """That of a bench, and that of a contract."""
+        """That of a stream, and that of a contract."""
         for check, word in (("stream", "1462,60000"), ("contract", "--connect")):
             with self.subTest(check):
                 found, child = self.stopped_or_killed(signal.SIGABRT, check, word, "--duration", "2s")
