@@ -169,10 +169,11 @@ static int bench_cases_read_side(const struct reader *reader)
   side->path = words[BENCH_PATH];
   if (!side->transport || side->transport[0] == '\0')
     return app_arguments_wrong(reader->command,
-                               "--transport is missing; `penstock plugins` lists them");
+                               "--transport is missing; `penstock plugins` lists the transports");
   if (!side->memory || side->memory[0] == '\0')
     return app_arguments_wrong(
-        reader->command, "--memory is missing; `penstock plugins` lists them, host is everywhere");
+        reader->command,
+        "--memory is missing; `penstock plugins` lists the memories, and each machine has `host`");
   if (side->path && bench_cases_index_of(side->path, path_names) < 0)
     return bench_cases_unknown_word(reader, "path", side->path, path_names);
   if (app_plugin_options_read(arguments->transport_options, arguments->transport_option_count,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `penstock hardware-check`: does it work on what this machine has? */
+#include <assert.h>
 #include <errno.h>
 #include <json-c/json.h>
 #include <stdio.h>
@@ -61,11 +62,15 @@ static void hardware_cmd_hide(const struct arguments *arguments, struct json_obj
 static int hardware_cmd_choose_checks(struct hardware *hardware)
 {
   const char *at = hardware->arguments->hardware[HARDWARE_CHECK];
-  char word[64], meant[ARGUMENTS_MEANT_BYTES];
+  char word[64], known[512], meant[ARGUMENTS_MEANT_BYTES];
   const char *names[32];
+  int used = 0;
 
   for (uint32_t i = 0; i < hardware_check_count; i++) {
     names[i] = hardware_checks[i].name;
+    used += snprintf(known + used, sizeof(known) - (size_t)used, "%s%s", i > 0 ? ", " : "",
+                     names[i]);
+    assert(used < (int)sizeof(known));
     if (!at && !hardware_checks[i].only_named)
       hardware->named |= 1u << i;
   }
@@ -77,7 +82,7 @@ static int hardware_cmd_choose_checks(struct hardware *hardware)
       check++;
     if (check == hardware_check_count)
       return app_arguments_wrong(
-          hardware->command, "--check '%s' is not one of the checks%s", word,
+          hardware->command, "--check '%s' is not one of %s%s", word, known,
           app_arguments_meant(word, names, hardware_check_count, "; did you mean '", meant));
     hardware->named |= 1u << check;
     at = at[length] == ',' ? at + length + 1 : NULL;

@@ -227,7 +227,10 @@ static int share_lock_socket(struct pst_share *share, struct pst_error *error)
   snprintf(path, sizeof(path), "%s.lock", share->socket);
   share->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (share->lock_fd < 0)
-    return pst_fail(error, PST_EXIT_UNAVAILABLE, -errno, "share: %s: %s", path, strerror(errno));
+    return pst_fail(error, PST_EXIT_UNAVAILABLE, -errno,
+                    "share: cannot make %s: %s; the folder of --socket must exist, and this user "
+                    "must be allowed to write there",
+                    path, strerror(errno));
   if (flock(share->lock_fd, LOCK_EX | LOCK_NB) != 0)
     return pst_fail(error, PST_EXIT_UNAVAILABLE, -EADDRINUSE,
                     "share: another router serves %s; give this one another --socket",

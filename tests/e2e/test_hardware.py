@@ -93,6 +93,10 @@ class Host(Checking):
         self.assertEqual([(step["step"], step["verdict"]) for step in contract["steps"]],
                          [("between both ends", "skipped"), ("within one process", "ok")])  # fmt: skip
 
+    def test_a_check_that_is_not_one(self):
+        child = self.run_program("hardware-check", "--check", "strem", expect=2)
+        self.assertRegex(child.stderr, "'strem' is not one of address, memory, .*readdress; did you mean 'stream'")
+
     def test_what_is_not_usable(self):
         """An unusable plugin is named with its reason, and the rest runs; if nothing can run, the status is 3."""
         checks, result, child = self.check("--transport", "nothing,loopback", "--memory", "host,none", "--check", "address,memory")

@@ -908,6 +908,10 @@ class Share(Case):
         self.assertIn("is no socket of this user", str(child))
         self.assertEqual(self.socket.read_text(), "precious")
 
+    def test_folder_that_is_not_there(self):
+        child = self.run_program("share", "--socket", self.folder / "none" / "share", expect=3)
+        self.assertIn("No such file or directory; the folder of --socket must exist", str(child))
+
     def test_memory_that_is_not_there(self):
         child = self.run_program("share", "--socket", self.socket, "--memory", "cuda", "--plugin-path", CUDA, expect=3,
                                  environment=gpu("init=100"))  # fmt: skip
