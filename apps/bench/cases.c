@@ -173,7 +173,7 @@ static int bench_cases_read_side(const struct reader *reader)
   if (!side->memory || side->memory[0] == '\0')
     return app_arguments_wrong(
         reader->command,
-        "--memory is missing; `penstock plugins` lists the memories, and each machine has `host`");
+        "--memory is missing; `penstock plugins` lists the memories; host works everywhere");
   if (side->path && bench_cases_index_of(side->path, path_names) < 0)
     return bench_cases_unknown_word(reader, "path", side->path, path_names);
   if (app_plugin_options_read(arguments->transport_options, arguments->transport_option_count,

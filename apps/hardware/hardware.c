@@ -59,6 +59,7 @@ static void hardware_cmd_hide(const struct arguments *arguments, struct json_obj
 /* ---- The command line --------------------------------------------------------------------------
  */
 
+/* Reads the list of --check; without one, all checks but those that run only when named. */
 static int hardware_cmd_choose_checks(struct hardware *hardware)
 {
   const char *at = hardware->arguments->hardware[HARDWARE_CHECK];
@@ -68,8 +69,8 @@ static int hardware_cmd_choose_checks(struct hardware *hardware)
 
   for (uint32_t i = 0; i < hardware_check_count; i++) {
     names[i] = hardware_checks[i].name;
-    used += snprintf(known + used, sizeof(known) - (size_t)used, "%s%s", i > 0 ? ", " : "",
-                     names[i]);
+    used +=
+        snprintf(known + used, sizeof(known) - (size_t)used, "%s%s", i > 0 ? ", " : "", names[i]);
     assert(used < (int)sizeof(known));
     if (!at && !hardware_checks[i].only_named)
       hardware->named |= 1u << i;
