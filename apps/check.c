@@ -31,8 +31,10 @@ static int check_has_streams(const struct pst_config *config, const struct argum
 {
   for (size_t i = 0; i < arguments->stream_count; i++)
     if (!app_stream_exists(config, arguments->streams[i]))
-      return app_log_fail(error, PST_EXIT_USAGE, -ENOENT, "--stream: %s has no stream '%s'",
-                          arguments->operand, arguments->streams[i]);
+      return app_log_fail(
+          error, PST_EXIT_USAGE, -ENOENT,
+          "--stream: %s has no stream '%s'; `penstock check` without --stream lists them",
+          arguments->operand, arguments->streams[i]);
   return 0;
 }
 

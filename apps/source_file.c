@@ -36,7 +36,7 @@ struct file {
 static int source_file_cannot(const struct file *file, struct pst_error *error, int exit_status,
                               const char *verb, int code)
 {
-  const char *remedy = code == ENOENT   ? "; name a file that is there in source.file"
+  const char *remedy = code == ENOENT   ? "; name an existing file in source.file"
                        : code == EACCES ? "; allow this user to read it, or name another file"
                        : code == ENXIO  ? "; name another file"
                        : code == ENOTDIR

@@ -28,7 +28,8 @@ static int stream_open_unknown_stream(struct runner *runner, const char *name)
 
   for (uint32_t i = 0; names && i < count; i++)
     names[i] = pst_config_stream_name(runner->config, i);
-  app_log_fail(&runner->error, PST_EXIT_USAGE, -ENOENT, "--stream: %s has no stream '%s'%s",
+  app_log_fail(&runner->error, PST_EXIT_USAGE, -ENOENT,
+               "--stream: %s has no stream '%s'%s; `penstock check` lists them",
                runner->arguments->operand, name,
                app_arguments_meant(name, names, names ? count : 0, ", did you mean '", meant));
   free(names);

@@ -29,8 +29,8 @@ int app_threads_check(struct runner *runner)
     rc = pin_thread(cpu);
     if (rc < 0)
       app_log_fail(&runner->error, PST_EXIT_UNAVAILABLE, rc,
-                   "threads.cpus: thread %u cannot run on CPU %d: %s; `lscpu` lists those there "
-                   "are, `taskset -p $$` those allowed",
+                   "threads.cpus: thread %u cannot run on CPU %d: %s; `lscpu` lists the CPUs, "
+                   "`taskset -p $$` those that are allowed",
                    i, cpu, strerror(-rc));
   }
   pthread_setaffinity_np(pthread_self(), sizeof(before), &before);

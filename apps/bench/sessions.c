@@ -118,8 +118,8 @@ int bench_pin(int cpu)
 
   if (rc < 0)
     app_log(PST_LOG_ERROR,
-            "bench: --cpu %d: %s; `lscpu` lists those there are, `taskset -p $$` "
-            "those allowed",
+            "bench: --cpu %d: %s; `lscpu` lists the CPUs, `taskset -p $$` "
+            "those that are allowed",
             cpu, strerror(-rc));
   return rc;
 }

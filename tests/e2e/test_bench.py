@@ -347,7 +347,7 @@ class Bench(Case):
         for cpus, form in (("4000", ()), ("0,4000", ()), ("0,4000", ("--in-process",))):
             with self.subTest(cpus=cpus, form=form):
                 child = self.run_program("bench", *PAIR, *form, "--cpu", cpus, "--json", "-", expect=3)
-                self.assertEqual(child.stderr.count("--cpu 4000: Invalid argument; `lscpu` lists those there are"), 1)
+                self.assertEqual(child.stderr.count("--cpu 4000: Invalid argument; `lscpu` lists the CPUs"), 1)
                 (error,) = result_schema.read(child.stdout)["errors"]
                 self.assertEqual(error["code"], "unavailable")
 
