@@ -130,7 +130,7 @@ const struct option_word app_option_words[] = {
     {OPTION_SHARE, KEY_TRANSPORT_OPTION, "transport-option", "KEY=VALUE",
      "an option of the transport plugin, of any scope; may be repeated", true},
     {OPTION_SHARE, KEY_SHARE + SHARE_MEMORY, "memory", "NAME",
-     "the memory plugin that imports clients' device memory, as cuda (default: none)"},
+     "the memory plugin that imports clients' device memory, such as cuda (default: none)"},
     {OPTION_SHARE, KEY_SHARE + SHARE_ALLOW, "allow", "LIST",
      "numbers of the users that may connect, as in 1000,1001 (default: this user and root)"},
     {OPTION_SHARE, KEY_SHARE + SHARE_REGIONS, "regions", "N",

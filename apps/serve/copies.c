@@ -181,8 +181,9 @@ const struct command app_command_get = {
     .options = OPTIONS,
     .summary = "copy files from a `penstock serve --root`, by RDMA",
     .help =
-        "Each NAME is relative to the server's root. A file gets its name when all of it is on the\n"
-        "disk. An interrupted transfer leaves the file .NAME" NAMES_PART_SUFFIX ".\n"
+        "Copies files and folders from a `penstock serve --root`. Each NAME is relative to that root.\n"
+        "A file gets its name when all of it is on the disk. An interrupted transfer leaves the\n"
+        "file .NAME" NAMES_PART_SUFFIX ".\n"
         "\n"
         "Examples:\n"
         "  penstock get 127.0.0.1:18530 run7/events.bin --to /data --sha256\n"
