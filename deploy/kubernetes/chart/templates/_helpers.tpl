@@ -33,7 +33,7 @@ resources:
     {{ .Values.device.rdma.resource }}: {{ .Values.device.rdma.count }}
 {{- end }}
 
-{{- /* The step that is missing ends the pod before anything is sent. */}}
+{{- /* If the doctor finds that a step is missing, the pod ends before it sends anything. */}}
 {{- define "penstock.initContainer" -}}
 - name: gpudirect
   {{- include "penstock.image" . | nindent 2 }}
