@@ -318,7 +318,7 @@ class CheckFor(Case):
                           .replace("{type: verify}", "discard"))
         for command in ("run", "send"):
             child = self.run_program("check", path, "--for", command, expect=2)
-            self.assertRegex(child.stderr, self.place(path) + ".*cannot open source file nowhere.*; name a file")
+            self.assertRegex(child.stderr, self.place(path) + ".*cannot open source file nowhere.*; name an existing file")
         child = self.run_program("run", path, expect=2)
         self.assertRegex(child.stderr, self.place(path) + ".*cannot open source file nowhere")
         self.run_program("check", path, "--for", "receive")
