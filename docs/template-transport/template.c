@@ -25,7 +25,7 @@ struct pst_ring {
  * peer. */
 struct address {
   char magic[8];
-  uint64_t process, image; /* of another process, or another load of this plugin: unreachable */
+  uint64_t process, image; /* process, and load of this plugin; a peer of another: -EXDEV */
   uint64_t number;
 };
 
